@@ -30,9 +30,10 @@ class Said(NamedTuple):
     err: str
 
 
-def stored(history: History, *, opens: bool = False) -> MemoryStore:
+def stored(history: History, *, opens: bool = False, gauges: bool = False) -> MemoryStore:
     """The store that has a history."""
-    return filled(scrapes(history), opens=opens, averages=history.averages)
+    taken = scrapes(history, gauges=gauges)
+    return filled(taken, opens=opens, averages=history.averages)
 
 
 def command(address: str, *arguments: str) -> Said:

@@ -14,6 +14,7 @@ Own = tuple[tuple[str, str], ...]
 """A series of a page: its name as ``__name__``, and its own labels."""
 
 KEPT_S = 300.0  # for which an account is shown after its pod
+_MEMORY = float(80 << 30)
 WITHHELD_S = 3.0  # after which a card that gives no reading is shown no more
 HOST = "host_process"  # uses a part of each card of this model, beside all pods
 
@@ -22,6 +23,9 @@ HOST = "host_process"  # uses a part of each card of this model, beside all pods
 def own(name: str, *labels: tuple[str, str]) -> Own:
     """A series by the name that follows the prefix."""
     return (("__name__", f"mgpu_{name}"), *labels)
+
+
+_CYCLES = own("exporter_cycles_total")
 
 
 def changes(history: History, run: Run) -> list[float]:
@@ -43,9 +47,13 @@ def is_at(there: tuple[float, float], unix_s: float) -> bool:
 
 
 class Exporter:
-    """One run, whose pages are asked for in the order of time."""
+    """One run, whose pages are asked for in the order of time.
 
-    def __init__(self, history: History, run: Run) -> None:
+    With ``gauges``, its pages have what holds at a moment too: bills read none of it.
+    """
+
+    def __init__(self, history: History, run: Run, *, gauges: bool = False) -> None:
+        self._has_gauges = gauges
         self._run = run
         self._models = history.models
         self._machine = history.machine(run.machine)
@@ -87,7 +95,7 @@ class Exporter:
 
     def _now(self) -> dict[Own, float]:
         """By how much each counter grows in a second, from now on."""
-        rates: dict[Own, float] = {own("exporter_cycles_total"): 1.0}
+        rates: dict[Own, float] = {_CYCLES: 1.0}
         for uuid, there in self._machine.cards:
             if is_at(there, self._at_s):
                 self._card(uuid, rates)
@@ -129,6 +137,7 @@ class Exporter:
             for key, value in self._counted.items()
             if not hidden or dict(key).get("uuid") not in hidden
         }
+        page[_CYCLES] = float(int(page[_CYCLES]))  # a cycle is done or not
         cards = [uuid for uuid, there in self._machine.cards if is_at(there, self._at_s)]
         for number, uuid in enumerate(cards):
             labels = ("gpu", str(number)), ("uuid", uuid), ("model", self._models[uuid])
@@ -137,6 +146,12 @@ class Exporter:
         for pod in self._pods:
             if is_at(pod.there, self._at_s):
                 page[_info(pod, self._at_s)] = 1.0
+                for number, uuid in enumerate(cards if self._has_gauges else ()):
+                    if uuid not in hidden:
+                        page |= _gauges(pod, number, uuid, self._at_s)
+        if self._has_gauges:
+            page[own("exporter_snapshot_timestamp_seconds")] = self._at_s
+            page[own("exporter_simulated")] = 0.0
         return page
 
 
@@ -152,6 +167,25 @@ def _owner(
     ):
         for key in (own(f"namespace_{name}", whose, card), own(f"container_{name}", *which)):
             rates[key] = rates.get(key, 0.0) + rate
+
+
+def _gauges(pod: Pod, number: int, uuid: str, unix_s: float) -> dict[Own, float]:
+    """What a pod has of a card at a moment."""
+    labels = (
+        *(("namespace", pod.namespace), ("pod", pod.name), ("container", "main")),
+        *(("gpu", str(number)), ("uuid", uuid)),
+    )
+    page: dict[Own, float] = {}
+    for hold in pod.holds:
+        if hold.uuid == uuid:
+            uses = at(hold.used, unix_s)
+            scheme = ("scheme", "hami"), ("policy", "")
+            page[own("container_allocation_info", *labels, *scheme)] = 1.0
+            page[own("container_core_limit_ratio", *labels)] = min(1.0, hold.allocated)
+            page[own("container_core_utilization_ratio", *labels)] = uses
+            page[own("container_memory_used_bytes", *labels)] = uses * _MEMORY
+            page[own("container_memory_limit_bytes", *labels)] = hold.allocated * _MEMORY
+    return page
 
 
 def _info(pod: Pod, unix_s: float) -> Own:

@@ -18,13 +18,13 @@ Scrape = tuple[object, Mapping[Labels, float], float]
 """Who showed it, the series as they are stored, and when."""
 
 
-def scrapes(history: History) -> Iterator[Scrape]:
-    """All scrapes, oldest first. What is past the retention is not there."""
+def scrapes(history: History, *, gauges: bool = False) -> Iterator[Scrape]:
+    """All scrapes that are within the retention, oldest first; with gauges or without."""
     events: list[tuple[float, int]] = []
     for number, target in enumerate(history.targets):
         events += [(at_s, number) for at_s in target.times]
         events.append((target.there.end_s, number))
-    pages = _Pages(history)
+    pages = _Pages(history, gauges=gauges)
     named = [_Named(target) for target in history.targets]
     told_s = max(history.since_s - 3600, history.kept_from_s)
     for at_s, number in sorted(events):
@@ -54,8 +54,8 @@ def _told(history: History, unix_s: float) -> dict[Labels, float]:
 class _Pages:
     """The pages of all runs, each rendered once."""
 
-    def __init__(self, history: History) -> None:
-        self._history = history
+    def __init__(self, history: History, *, gauges: bool) -> None:
+        self._history, self._has_gauges = history, gauges
         self._exporters: dict[int, Exporter] = {}
         self._last: dict[str, tuple[float, Mapping[Own, float] | None]] = {}
 
@@ -69,7 +69,7 @@ class _Pages:
         for number, run in enumerate(self._history.runs):
             if run.machine == machine and is_at(run.there, at_s):
                 if number not in self._exporters:
-                    self._exporters[number] = Exporter(self._history, run)
+                    self._exporters[number] = Exporter(self._history, run, gauges=self._has_gauges)
                 return self._exporters[number].page(at_s)
         return None
 

@@ -37,6 +37,8 @@ class MemoryStore:
         self._opens, self._averages = opens, averages
         self._selected: dict[tuple[Matcher, ...], Sequence[tuple[Labels, Samples]]] = {}
         self._downsampled: MemoryStore | None = None
+        self.now_s = math.inf
+        """When a question without a time is asked."""
         self.asked: list[tuple[str, Mapping[str, str]]] = []
         """The questions, by path."""
 
@@ -87,8 +89,9 @@ class MemoryStore:
         source = self._averaged() if self._averages and not is_raw else self
         node = parsed(given["query"])
         if kind == "query":
-            value = node(Ask(source, float(given.get("time", math.inf)), self._opens))
-            result = list(_vector(value, float(given.get("time", 0))))
+            at_s = float(given.get("time", self.now_s))
+            value = node(Ask(source, at_s, self._opens))
+            result = list(_vector(value, at_s if at_s < math.inf else 0.0))
         else:
             begin_s, end_s = float(given["start"]), float(given["end"])
             result = list(source._over(node, begin_s, end_s, float(given["step"])))
