@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
-from tests.histories.page import HOST
+from tests.histories.page import HOST, is_at
 from tests.histories.values import (
     History,
     Hold,
@@ -19,6 +19,7 @@ from tests.histories.values import (
     Run,
     Target,
     Timeline,
+    at,
 )
 
 FIRST_S = 1_780_002_000
@@ -48,7 +49,28 @@ def twisted(rng: Random, history: History, twists: Iterable[str]) -> History:
     """A history to which these things happen, one after another."""
     for name in twists:
         history = TWISTS[name](rng, history)
-    return replace(history, twists=tuple(twists))
+    return replace(_possible(history), twists=tuple(twists))
+
+
+def _possible(history: History) -> History:
+    """The same history, in which no card is used for more than all of its time."""
+    most: dict[str, float] = {}
+    for at_s in {since_s for pod in history.pods for h in pod.holds for since_s, _ in h.used}:
+        used: dict[str, float] = {}
+        for pod in history.pods:
+            for hold in pod.holds if is_at(pod.there, at_s) else ():
+                used[hold.uuid] = used.get(hold.uuid, 0.0) + at(hold.used, at_s)
+        for uuid, part in used.items():
+            most[uuid] = max(part, most.get(uuid, 0.0))
+    pods = []
+    for pod in history.pods:
+        holds = []
+        for hold in pod.holds:
+            scale = min(1.0, 0.95 / max(0.95, most.get(hold.uuid, 0.0)))
+            used_less = tuple((since_s, part * scale) for since_s, part in hold.used)
+            holds.append(replace(hold, used=used_less))
+        pods.append(replace(pod, holds=tuple(holds)))
+    return replace(history, pods=tuple(pods))
 
 
 def plain(rng: Random) -> History:

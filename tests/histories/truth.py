@@ -8,7 +8,7 @@ change is known as closely as scrapes and the bill's steps are: that is the tole
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from tests.histories.page import HOST, is_at
@@ -140,6 +140,7 @@ class _Card:
         for before, after in pairwise([edge, *pieces, edge._replace(begin_s=pieces[-1].end_s)]):
             self._widen(found, before, after)
         self._widen_begin(found)
+        self._widen_overlaps(found)
 
     def _widen(self, found: Truth, before: _Piece, after: _Piece) -> None:
         """A change is known as closely as scrapes are, and the steps that the bill is read in."""
@@ -153,6 +154,10 @@ class _Card:
             rate = abs(one - other) if before.prices == after.prices else max(one, other)
             row = found.rows[Row(self._uuid, self._machine.node, *key)]
             row.add(-rate * close_s, rate * close_s, prices)
+            (namespace, name), part = key
+            if name:  # until its first scrape a pod's part may be its namespace's alone
+                nameless = Row(self._uuid, self._machine.node, (namespace, ""), part)
+                found.rows[nameless].add(0.0, rate * close_s, prices)
 
     def _widen_begin(self, found: Truth) -> None:
         """What was counted since the last scrape before the range may be taken for the range's."""
@@ -166,6 +171,19 @@ class _Card:
                 for who in {nameless}.union(*self._named(pod, at_s)):
                     row = found.rows[Row(self._uuid, self._machine.node, who, part)]
                     row.add(0.0, share * close_s, prices)
+
+    def _widen_overlaps(self, found: Truth) -> None:
+        """Two pods of one name on one card have one account: nobody knows whose it is."""
+        for (one, held), (other, also) in combinations(self._pods, 2):
+            begin_s = max(one.there.begin_s, other.there.begin_s, self._history.since_s)
+            length_s = min(one.there.end_s, other.there.end_s) - begin_s
+            if (one.namespace, one.name) == (other.namespace, other.name) and length_s > 0:
+                most_s = length_s * (held.allocated + also.allocated)
+                for pod in (one, other):
+                    for who in set[Who]().union(*self._named(pod, begin_s)):
+                        for part in ("used", "allocated_idle"):
+                            row = found.rows[Row(self._uuid, self._machine.node, who, part)]
+                            row.add(-most_s, most_s, self._prices(begin_s))
 
     def _pieces(self) -> Iterator[_Piece]:
         """The card's time in the range, cut at all changes."""

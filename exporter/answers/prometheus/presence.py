@@ -126,12 +126,15 @@ class Presences:
         for number, run in enumerate(order):
             end_s = self._end(run, order[number + 1] if number + 1 < len(order) else None)
             before = found[-1] if found else None
-            if before is not None and run.begin_s <= before.end_s:
+            is_together = before is not None and run.begin_s <= before.end_s
+            if before is not None and is_together and not self._is_moved(order[number - 1], run):
                 targets = [*before.targets, run.target]
                 found[-1] = before._replace(end_s=max(before.end_s, end_s), targets=targets)
-            else:
-                is_new = run.begin_s > self._since_s
-                found.append(Presence(run.begin_s, end_s, [run.target], is_new))
+                continue
+            if before is not None and is_together:  # it is in its new node, and so not in the old
+                found[-1] = before._replace(end_s=run.begin_s)
+            is_new = run.begin_s > self._since_s
+            found.append(Presence(run.begin_s, end_s, [run.target], is_new))
         clipped = (
             one._replace(
                 begin_s=max(one.begin_s, self._since_s), end_s=min(one.end_s, self._until_s)
@@ -139,6 +142,10 @@ class Presences:
             for one in found
         )
         return [one for one in clipped if one.end_s > one.begin_s]
+
+    def _is_moved(self, run: Run, following: Run) -> bool:
+        """Whether a card stands in another node. A life under another name stays where it was."""
+        return run.life != following.life and following.target not in self._places.of(run.target)
 
     def _end(self, run: Run, following: Run | None) -> float:
         """Until when the card was there: until the next run, if it never left its node."""
