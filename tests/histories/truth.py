@@ -241,6 +241,10 @@ class _Card:
             return default, default
         if unix_s < machine.there.begin_s + machine.told_s:
             return min(right, default), max(right, default)
+        if unix_s > self._last_s:  # its node may be another machine's by now, before that is seen
+            same = [one for one in self._history.machines if one.node == machine.node]
+            many = [prices.of(model, at(one.labels, unix_s)) for one in same]
+            return min(many), max(many)
         return right, right
 
     def _named(self, pod: Pod | None, unix_s: float) -> tuple[set[Who], set[Who]]:

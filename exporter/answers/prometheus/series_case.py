@@ -140,6 +140,7 @@ class SeriesCase:
             state = self._state(namespace, pod, ended_s)
         self._find_exporter(namespace, pod)
         self._until_s = self._unix_s if ended_s is None else ended_s
+        self._since_s = max(self._since_s, self._began_s())
         core, waiting = self._growth_of(_CORE), self._growth_of(_WAITING)
         # Its cards are looked at while it was on them: what they did before is not its own affair.
         since_s = min((one.first_s for one in core.values()), default=0)
@@ -232,6 +233,22 @@ class SeriesCase:
             turn += times_of[target][0] > last_s
             last_s = max(last_s, times_of[target][-1])
             self._turns[target] = turn
+
+    def _began_s(self) -> float:
+        """When the pod of this UID was seen first, if another one bore its name before; else 0.
+
+        Their counters are one series: what the earlier one used is none of the later one's.
+        """
+        long = self._window_s + _STALE_S
+        infos = f"{self._select([_POD_INFO], **self._pod)}[{long}s]"
+        seen: dict[str, list[float]] = defaultdict(list)
+        for one in self._mine(infos, _POD_INFO, self._unix_s):
+            times = [at_s for at_s, _ in one.samples if at_s <= self._until_s]
+            seen[label(one.labels, "uid")] += times
+        seen = {uid: times for uid, times in seen.items() if times}
+        if len(seen) < 2:  # noqa: PLR2004 - one bearer, or none that is known
+            return 0.0
+        return min(max(seen.values(), key=max))
 
     def _state(self, namespace: str, pod: str, at_s: float) -> dict[_Key, list[Series]]:
         found: dict[_Key, list[Series]] = defaultdict(list)
