@@ -225,10 +225,13 @@ def _replaced(
     gap_s: Sequence[int] = (60, 600, 4000),
 ) -> History:
     """A machine is made anew under its node's name, with the same cards or with others."""
-    old, at_s = _machine(rng, history), _moment(rng, history)
+    old, number = _machine(rng, history), len(history.machines)
+    at_s = _moment(rng, history)
+    if at_s - old.there.begin_s < HOUR / 4:  # it has only just come
+        return history
     back_s = at_s + rng.choice(gap_s)
-    number = len(history.machines)
-    uuids = [(uuid, f"GPU-{number}{uuid[-1]}x" if cards else uuid) for uuid, _ in old.cards]
+    names = [f"GPU-{number}{letter}" for letter in "abcd"]
+    uuids = [(uuid, names[place] if cards else uuid) for place, (uuid, _) in enumerate(old.cards)]
     there = Lasting(back_s, old.there.end_s)
     labels = dict(old.labels[-1][1])
     labels["machine_type"] = kind or labels["machine_type"]
