@@ -97,6 +97,7 @@ TROUBLE: Words = {
 }
 # Not "and": without pods' infos, as where a site drops them, all pods are shown.
 OF_OWNER = f'unless on ({BY_POD}) mgpu_pod_info{{{NAMESPACE},owner_name!~"$owner"}}'
+NOT_RECORDED = "No pod has a GPU here, or the recording rules are not loaded"
 IDLE_BAR = bar(((None, IDLE),), top=None)
 
 
@@ -227,32 +228,31 @@ def _in_trouble() -> Panel:
 
 
 def _workloads() -> Panel:
-    names = "owner_kind, owner_name"
-    info = f"max by ({BY_POD}, {names}) (mgpu_pod_info{{{NAMESPACE}}})"
-
     def of(figure: str, how: str = "sum") -> str:
-        return f"{how} by ({BY_OWNER}) ({figure} * on ({BY_POD}) group_left ({names}) {info})"
+        return f"{how} by ({BY_OWNER}) (namespace_workload:mgpu_{figure}{{{NAMESPACE}}})"
 
+    used, share = of("core_seconds:sum_rate5m"), of("allocated_core_seconds:sum_rate5m")
+    within, pods = of("limited_core_seconds:sum_rate5m"), of("pods:count")
     return table(
         "Workloads now",
-        "The pods of each Deployment, Job and so on together. A click on a workload shows its pods "
-        "below.",
+        "The pods of each Deployment, Job and so on together, of the last five minutes, as the "
+        "recording rules have them. A click on a workload shows its pods below.",
         {"namespace": "Namespace", "owner_kind": "Kind", "owner_name": "Owner"},
         [
-            Column("GPUs used", of(POD_USE), "short"),
-            Column("Promised", of(SHARE), "short"),
-            Column("Use of share", f"{of(WITHIN)} / ({of(SHARE)} > 0)", "percentunit", SHARE_USE),
-            Column("Waiting", of(WAITS_NOW, "max"), "percentunit"),
-            Column("Memory", of(MEMORY), "bytes"),
-            Column("Pods", f"count by ({BY_OWNER}) ({info})", "short"),
+            Column("GPUs used", used, "short"),
+            Column("Promised", share, "short"),
+            Column("Use of share", f"{within} / ({share} > 0)", "percentunit", SHARE_USE),
+            Column("Waiting", of("core_waiting_seconds:max_rate5m", "max"), "percentunit"),
+            Column("Memory", of("memory_used_bytes:sum"), "bytes"),
+            Column("Pods", pods, "short"),
         ],
         links={
             "Namespace": TO_NAMESPACE,
             "Owner": TO_OWNER,
         },
-        known=f"mgpu_pod_info{{{NAMESPACE}}}",
-        # one whose use is not known is a row too
-        largest=f"({of(POD_USE)} or 0 * group by ({BY_OWNER}) ({info}))",
+        nothing=NOT_RECORDED,
+        known=pods,
+        largest=f"({used} or 0 * {pods})",  # one whose use is not known is a row too
     )
 
 
@@ -298,12 +298,7 @@ def _pods() -> Panel:
         "were promised: its page shows its neighbours. How full its memory is, is of the device "
         "where that is most.",
         ON_NODE,
-        [
-            column._replace(expr=f"{column.expr} {OF_OWNER}")
-            for column in _use_and_share(
-                BY_POD, POD_USE, SHARE, f"max by ({BY_POD}) ({MEMORY_FULL})"
-            )
-        ],
+        _use_and_share(BY_POD, POD_USE, SHARE, f"max by ({BY_POD}) ({MEMORY_FULL})"),
         links=LINKS,
         known=f"mgpu_pod_core_seconds_total{{{NAMESPACE}}}",
         largest=f"((sum by ({BY_POD}) ({POD_USE}) or 0 * {infos}) {OF_OWNER})",

@@ -4,45 +4,23 @@ The rules of exporter/answers/prometheus/sizing.py are recorded each half hour, 
 asks for verdicts, and not for a week of samples.
 """
 
-from functools import partial
-
 from dashboards.frame import to
 from dashboards.panels import BAD, FREE, GOOD, IDLE, LOOK, Panel, Words, stat
 from dashboards.tables import Column, colored, table, tinted
 from exporter.answers.prometheus.amounts import Resource
-from exporter.answers.prometheus.sizing import (
-    ADVISED,
-    CARDS,
-    FREED,
-    LATELY,
-    LEVEL,
-    NOW,
-    RECOMMENDED,
-    Outcome,
-)
-from rules.sizing import KNOWN_FOR, OVER, RECORDED, name
+from exporter.answers.prometheus.sizing import LATELY, Outcome
+from rules.sizing import KNOWN_FOR, OVER, SHOWN, name
 
 SELECTED = '{cluster=~"$cluster",$namespace_label=~"$namespace"}'
 
 
-def _figure(resource: Resource, figure: str) -> str:
+def _figure(resource: Resource, figure: str, over: str = KNOWN_FOR) -> str:
     """What was recorded last of a figure, without the series' name."""
-    series, over = (
-        (name(resource, figure), KNOWN_FOR) if figure in RECORDED else (LEVEL + CARDS, NOW)
-    )
-    return f"max without (scheme) (last_over_time({series}{SELECTED}[{over}]))"
-
-
-def _figures(resource: Resource) -> dict[str, str]:
-    """The expressions of a table's columns."""
-    formulas = {"recommended": RECOMMENDED, "freed": FREED, "advised": ADVISED}
-    written = partial(_figure, resource)
-    found = {one: written(one) for one in RECORDED}
-    return found | {one: formula.promql(written) for one, formula in formulas.items()}
+    return f"last_over_time({name(resource, figure)}{SELECTED}[{over}])"
 
 
 BY_WORKLOAD = "cluster, $namespace_label, owner_kind, owner_name, $container_label"
-NOT_RECORDED = "The recording rules have seen no allocation for half an hour"
+NOT_RECORDED = "The recording rules have seen no allocation for an hour"
 _VERDICTS = {
     "lower": IDLE,
     "raise": BAD,
@@ -55,17 +33,17 @@ ADVICE: Words = {str(one.code): (one.words, _VERDICTS[one.verdict]) for one in O
 
 def freed(resource: Resource, unit: str) -> Panel:
     """What all lower advice together gives back."""
-    found = _figures(resource)
-    lately = f"last_over_time({name(resource, 'outcome')}{SELECTED}[{LATELY}])"
+    outcome, given_back = _figure(resource, "outcome"), _figure(resource, "freed")
     return stat(
         f"{resource.title()} that could be freed",
         f"What all workloads whose advice is to lower their {resource} would give back, in "
         f"{'GPUs' if resource is Resource.CORE else 'bytes of device memory'}.",
         # none is not nothing where all advice is refused
-        f"sum({found['freed']}) or 0 * sum({found['advised']})",
+        f"sum({given_back}) or 0 * sum({_figure(resource, 'recommended')})",
         unit,
         nothing="No workload has advice",
-        unknown=f"(group({lately}) unless group({found['outcome']}))",  # the rules have stopped
+        # the rules have stopped
+        unknown=f"(group({_figure(resource, 'outcome', LATELY)}) unless group({outcome}))",
         width=12,
     ).time_from(OVER)
 
@@ -73,8 +51,8 @@ def freed(resource: Resource, unit: str) -> Panel:
 def to_ask_for(resource: Resource, unit: str, of_all: str) -> Panel:
     """A row for each workload: what it has, what it used, what it should ask for."""
     figures = {
-        one: f"max by ({BY_WORKLOAD}) ({expr})"  # one name of each label, or rows fall apart
-        for one, expr in _figures(resource).items()
+        one: f"max by ({BY_WORKLOAD}) ({_figure(resource, one)})"  # or rows fall apart
+        for one in SHOWN
     }
     return table(
         f"{resource.title()} to ask for",

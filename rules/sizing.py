@@ -13,23 +13,27 @@ from exporter.answers.prometheus.amounts import UNITS, Resource, steps_of_unit
 from exporter.answers.prometheus.sizing import (
     CARDS,
     FIGURES,
+    FOLLOWING,
     LATELY,
     LEVEL,
-    OUTCOMES,
     RECORDED_S,
-    TARGETS,
 )
 
 OVER = "7d"
-INTERVAL, KNOWN_FOR = "30m", "1h"  # so old a record may be
-RECORDED = ("allocated", "typical", "peak", "target", "outcome")
+INTERVAL, KNOWN_FOR = "1h", "2h"  # so old a record may be
+# What is shown, and what several formulas need: it is found once, in a week of samples.
+_NEEDED = ("known", "needed")
+SHOWN = ("allocated", "typical", "peak", "outcome", "recommended", "freed")
+RECORDED = (*SHOWN[:3], *_NEEDED, *SHOWN[3:])
+_OF_BOTH = "steps"  # the same of each resource: it is recorded once
 BEGIN, END = "  # sizing: written by rules/generate.py\n", "  # end of sizing\n"
 _DAY_S = 86_400
 
 
 def name(resource: Resource, figure: str) -> str:
     """What a figure is recorded as."""
-    return f"{LEVEL}mgpu_{resource}_{figure}:{OVER}"
+    of = "" if figure == _OF_BOTH else f"{resource}_"
+    return f"{LEVEL}mgpu_{of}{figure}:{OVER}"
 
 
 def group() -> str:
@@ -39,6 +43,8 @@ def group() -> str:
         for resource in Resource
         for figure in RECORDED
     ]
+    steps = {"record": name(Resource.CORE, _OF_BOTH), "expr": _asked(Resource.CORE, _OF_BOTH)}
+    rules.insert(0, steps)
     made = [{"name": "mgpu-advice", "interval": INTERVAL, "rules": rules}]
     text = yaml.safe_dump(made, sort_keys=False, width=120)
     return "".join(f"  {line}\n" for line in text.splitlines())
@@ -52,17 +58,18 @@ def written_into(rules: str) -> str:
 
 
 def _expression(resource: Resource, figure: str) -> str:
-    formula = {"target": TARGETS, "outcome": OUTCOMES}.get(figure)
+    formula = FOLLOWING[resource].get(figure)
     if formula is None:
         return _asked(resource, figure)
-    before = RECORDED[: RECORDED.index(figure)]
-    return formula[resource].promql(partial(_figure, resource, before))
+    return formula.promql(partial(_figure, resource))
 
 
-def _figure(resource: Resource, recorded: tuple[str, ...], figure: str) -> str:
+def _figure(resource: Resource, figure: str) -> str:
     """A figure in another rule: what is recorded of it before, or its own expression."""
-    if figure in recorded:
+    if figure in (*RECORDED, _OF_BOTH):
         return name(resource, figure)
+    if formula := FOLLOWING[resource].get(figure):
+        return f"({formula.promql(partial(_figure, resource))})"
     special: dict[str, Callable[[], str]] = {
         "day": lambda: str(_DAY_S // RECORDED_S),
         "by": lambda: _steps(resource),

@@ -86,10 +86,14 @@ def _job(name: str, addresses: Sequence[str], *, honors: bool = True) -> str:
 
 
 def _recording(to: Path) -> None:
-    """The rules of the cost, every 3 s: each second would keep a core busy."""
+    """The rules of cost and of workloads, every 3 s: each second would keep a core busy."""
     groups = yaml.safe_load((FOLDER / "mgpu-recording.yaml").read_text())["groups"]
-    (cost,) = (group for group in groups if group["name"] == "mgpu-cost")
-    to.write_text(json.dumps({"groups": [cost | {"interval": "3s"}]}))
+    wanted = [one for one in groups if one["name"] in {"mgpu-cost", "mgpu-workloads"}]
+    # What a container waits is recorded in a group of its own.
+    waiting = "namespace_pod_container_uuid:mgpu_core_waiting_seconds:rate5m"
+    (first,) = (one for group in groups for one in group["rules"] if one.get("record") == waiting)
+    wanted.insert(0, {"name": "waiting", "rules": [first]})
+    to.write_text(json.dumps({"groups": [one | {"interval": "3s"} for one in wanted]}))
 
 
 def _with_a_driver(folder: Path) -> Exporter:

@@ -3,13 +3,20 @@
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from dashboards.tables import LARGEST
+from rules.generate import FOLDER as RULES
 from tests.dashboards.grafana import FOLDER, fill, load, queries
 from tests.dashboards.test_silent import AT, EVERYTHING, MINUTE
 from tests.store import Store, Target
 
 FEW, MANY = 3, LARGEST + 20
+(WORKLOADS,) = (
+    group["rules"]
+    for group in yaml.safe_load((RULES / "mgpu-recording.yaml").read_text())["groups"]
+    if group["name"] == "mgpu-workloads"
+)
 UNKNOWN = "of-unknown-use"  # allocated a card, and nothing of it can be measured
 
 
@@ -36,6 +43,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
                 store.scrape(
                     Target({"job": "mgpu", "instance": node}), page, AT - (10 - minute) * MINUTE
                 )
+        store.evaluate(WORKLOADS, AT)
         yield store
 
 

@@ -16,6 +16,7 @@ from tests.worlds import REPORTED, WORLDS, World
 RECORDING = FOLDER / "mgpu-recording.yaml"
 ALERTS = FOLDER / "mgpu-alerts.yaml"
 MINUTE = 60
+ANOTHER = f'{NODE},namespace="n",pod="q"'
 NAMESPACE = f'{NODE},namespace="n",uuid="GPU-a"'
 
 EXPECTED: dict[
@@ -55,6 +56,32 @@ EXPECTED: dict[
     "namespace:mgpu_energy_joules:sum_rate5m": {
         f"mgpu_namespace_energy_joules_total{{{NAMESPACE}}}": 250,
     },
+    **{
+        f"namespace_workload:mgpu_{name}": {
+            f"{family}{{{POD}}}": rate,
+            f'mgpu_pod_info{{{POD},owner_kind="Job",owner_name="j"}}': 1,
+            # its name was borne by another pod, which is still there
+            f'mgpu_pod_info{{{POD},owner_kind="Job",owner_name="i"}}': 1,
+        }
+        for name, family, rate in (
+            ("core_seconds:sum_rate5m", "mgpu_pod_core_seconds_total", 0.2),
+            ("allocated_core_seconds:sum_rate5m", "mgpu_pod_allocated_core_seconds_total", 0.4),
+            ("limited_core_seconds:sum_rate5m", "mgpu_pod_limited_core_seconds_total", 0.1),
+            ("memory_used_bytes:sum", "mgpu_pod_memory_used_bytes", 7),
+        )
+    },
+    "namespace_pod:mgpu_pod:owner": {
+        f'mgpu_pod_info{{{POD},owner_kind="Job",owner_name="j"}}': 1,
+        f'mgpu_pod_info{{{POD},owner_kind="Job",owner_name="i"}}': 1,
+    },
+    "namespace_workload:mgpu_pods:count": {
+        f'mgpu_pod_info{{{POD},owner_kind="Job",owner_name="j"}}': 1,
+        f'mgpu_pod_info{{{ANOTHER},owner_kind="Job",owner_name="j"}}': 1,
+    },
+    "namespace_workload:mgpu_core_waiting_seconds:max_rate5m": {
+        f"mgpu_container_core_waiting_seconds_total{{{MAIN}}}": 0.6,
+        f'mgpu_pod_info{{{POD},owner_kind="Job",owner_name="j"}}': 1,
+    },
     "uuid:mgpu_busy_seconds:rate5m": {f"mgpu_device_busy_seconds_total{{{GPU}}}": 0.8},
     "uuid:mgpu_unattributed_core_seconds:sum_rate5m": {
         f'mgpu_device_unattributed_core_seconds_total{{{GPU},reason="{reason}"}}': rate
@@ -66,6 +93,7 @@ VALUES = {
     "namespace_pod:mgpu_core_limit_utilization:ratio_rate5m": 0.5,
     "namespace:mgpu_core_seconds:sum_rate5m": 0.5,
     "uuid:mgpu_unattributed_core_seconds:sum_rate5m": 0.2,
+    "namespace_workload:mgpu_pods:count": 2,
 }
 
 

@@ -15,13 +15,10 @@ from exporter.answers.prometheus.ranges import written
 from exporter.answers.prometheus.sizing import (
     CARDS,
     FIGURES,
-    FREED,
+    FOLLOWING,
     LATELY,
     LEVEL,
-    OUTCOMES,
-    RECOMMENDED,
     RECORDED_S,
-    TARGETS,
     Outcome,
 )
 from exporter.answers.prometheus.unrecorded import SERIES
@@ -191,7 +188,7 @@ class _Reader:
 
 def _advice(resource: Resource, own: dict[str, float], scheme: str) -> Advice | None:
     """The advice by the figures of a workload."""
-    for name, formula in (("target", TARGETS[resource]), ("outcome", OUTCOMES[resource])):
+    for name, formula in FOLLOWING[resource].items():
         if (value := formula.of(own)) is not None:
             own[name] = value
     if "outcome" not in own:
@@ -202,8 +199,8 @@ def _advice(resource: Resource, own: dict[str, float], scheme: str) -> Advice | 
         allocated=own.get("allocated"),
         typical=own.get("typical"),
         peak=own.get("peak"),
-        recommended=RECOMMENDED.of(own),
-        freed=FREED.of(own),
+        recommended=own.get("recommended"),
+        freed=own.get("freed"),
         outcome=[*Outcome][int(own["outcome"])],
         confidence=known / own["day"],
         observed_ratio=known / seen if seen else 0.0,

@@ -104,7 +104,7 @@ FIGURES: Mapping[Resource, Mapping[str, Asked]] = {
 
 _needed, _allocated, _usable = figure("needed"), figure("allocated"), figure("usable")
 _steps, _day, _full, _by = figure("steps"), figure("day"), figure("full"), figure("by")
-_known = figure("known").or_(_steps * 0)
+_known = figure("known")
 _target, _outcome = figure("target"), figure("outcome")
 _rounded = steps(_needed * MARGIN, _by) / _by
 _is_full = _full >= FULL  # vLLM's cache
@@ -113,15 +113,11 @@ _is_flat = (_needed >= _allocated.or_(_usable) * MOST).and_(figure("least") >= _
 _is_lower = _outcome.is_(Outcome.LOWER.code)
 _is_refused = (_outcome > Outcome.NO_SHARE.code - 1) < Outcome.PREALLOCATED.code + 1
 
-TARGETS: Mapping[Resource, Formula] = {
-    Resource.CORE: _rounded.at_most(1),
-    Resource.MEMORY: (_usable < _rounded).or_(_rounded),
-}
 _CASES: Mapping[Resource, Mapping[Outcome, Formula]] = {
     Resource.CORE: {
         Outcome.NO_SHARE: figure("there").unless(_allocated),
         Outcome.AT_LIMIT: _needed >= _allocated * HIGH,
-        Outcome.FULL_CARD: _full / figure("known") > SOME,
+        Outcome.FULL_CARD: _full / _known > SOME,
     },
     Resource.MEMORY: {
         Outcome.PREALLOCATED: _is_flat.unless(_is_full),
@@ -142,7 +138,7 @@ def _outcomes(cases: Mapping[Outcome, Formula]) -> Formula:
         Outcome.RAISE_EARLY: early,
         Outcome.TOO_EARLY: too_early,
         Outcome.SHORT_LIVED: figure("lasting").is_(0),
-        Outcome.UNMEASURED: _known / _steps < LEAST_KNOWN,
+        Outcome.UNMEASURED: _known.or_(_steps * 0) / _steps < LEAST_KNOWN,
         # Less is advised beyond an upper bound only: the nearer, the longer it was measured.
         Outcome.LOWER: _allocated > _target * (_day / _known + 1),
         Outcome.RAISE: _allocated < _target,
@@ -153,9 +149,19 @@ def _outcomes(cases: Mapping[Outcome, Formula]) -> Formula:
     return reduce(Formula.or_, codes).and_(figure("there"))
 
 
-# By the figures, and by the formulas before: ``target``, then ``outcome``.
-OUTCOMES: Mapping[Resource, Formula] = {one: _outcomes(cases) for one, cases in _CASES.items()}
-# Only LOWER takes anything away: whatever else is found, what is allocated is the least.
-RECOMMENDED = (_allocated > _target).unless(_is_lower).or_(_target).unless(_is_refused)
-FREED = ((_allocated - _target) * figure("cards")).and_(_is_lower)  # of all cards of all pods
-ADVISED = _allocated.unless(_is_refused)  # there where nothing is refused
+_TARGETS: Mapping[Resource, Formula] = {
+    Resource.CORE: _rounded.at_most(1),
+    Resource.MEMORY: (_usable < _rounded).or_(_rounded),
+}
+# What follows from the figures, each also from the ones before it.
+FOLLOWING: Mapping[Resource, Mapping[str, Formula]] = {
+    resource: {
+        "target": _TARGETS[resource],
+        "outcome": _outcomes(cases),
+        # Only LOWER takes anything away: whatever else is found, what is allocated is the least.
+        "recommended": (_allocated > _target).unless(_is_lower).or_(_target).unless(_is_refused),
+        # of all cards of all pods
+        "freed": ((_allocated - _target) * figure("cards")).and_(_is_lower),
+    }
+    for resource, cases in _CASES.items()
+}
