@@ -58,6 +58,13 @@ BOUNDS = (
         "agent/pods/test_table.py::test_a_namespace_with_too_many_pods_loses_its_own",
     ),
     Bound(
+        "nanoseconds of a second in which changes of one namespace's pods are read",
+        (_pods("pace:MOST_NS"),),
+        "that namespace, all but the newest state of each pod",
+        "read a second later",
+        "agent/pods/test_pace.py::test_a_pod_that_changes_without_end_is_read_some_times_a_second",
+    ),
+    Bound(
         "pods' log directories, and links to logs, while no server is up",
         (_pods("files:MAX_PODS"), _pods("files:MAX_LINKS")),
         "the namespace with most",

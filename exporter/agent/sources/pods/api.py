@@ -10,6 +10,7 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from exporter.agent.sources.pods.decode import decode_node
+from exporter.agent.sources.pods.pace import Paced
 from exporter.agent.sources.pods.reader import USUAL, ReaderOptions, ServerPods
 from exporter.agent.sources.pods.wire import (
     MAX_OBJECT,
@@ -21,7 +22,7 @@ from exporter.agent.sources.pods.wire import (
 )
 from exporter.apiserver.answers import ApiError
 from exporter.apiserver.client import KubeClient
-from exporter.model import SECOND_NS, NodeFacts, SourceStatus
+from exporter.model import SECOND_NS, NodeFacts, PodTable, SourceStatus
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class ApiPods(ServerPods):
         self._missed = False  # an event was skipped: there is no position until the next list
         self._facts = NodeFacts()
         self._node_due_ns: int | None = None
+        self._paced = Paced(self._clock)
 
     def status(self) -> SourceStatus:
         """An empty list most often means a wrong node name."""
@@ -53,6 +55,12 @@ class ApiPods(ServerPods):
             detail = f"no pods on node {self._node!r}; is this the node's name in the cluster?"
             return status._replace(detail=detail)
         return status
+
+    def table(self) -> PodTable:
+        """The current pods, with the events that need wait no more."""
+        with self._news:
+            self._take_due()
+        return super().table()
 
     def node(self) -> NodeFacts:
         """The node's labels and allocatable quantities; empty until known, or not permitted."""
@@ -88,7 +96,9 @@ class ApiPods(ServerPods):
         position = metadata.get("resourceVersion")
         if not isinstance(position, str) or not position:
             raise ApiError(None, "the list of pods has no resourceVersion")
-        self._enter_list(pods, started_ns)
+        with self._news:
+            self._paced.clear()
+            self._enter_list(pods, started_ns)
         self._position, self._missed = position, False
         self._changed()
         self._watch(client)
@@ -163,15 +173,31 @@ class ApiPods(ServerPods):
                 # Each event, and a bookmark once a minute: what a pod was allocated may be in units
                 # that the node states.
                 self._read_node(client)
-                self._event(line)
-                self._changed()
+                with self._news:
+                    self._take_due()
+                    waits = isinstance(line, bytes) and self._paced.keeps(line)
+                if not waits:
+                    self._event(line)
+                    self._changed()
         self._heard()  # the server ended it as asked
+
+    def _take_due(self) -> None:
+        """Apply the events that have waited long enough. Others of their pods came before them."""
+        while (line := self._paced.due()) is not None:
+            started_ns = self._clock.monotonic_ns()
+            event = watch_event(line)
+            if isinstance(event, Skipped):
+                self._skip(event)
+            elif pod := self._pod(event[1]):
+                self._store.upsert(pod, started_ns)
+            self._paced.took(line, self._clock.monotonic_ns() - started_ns)
 
     def _event(self, line: bytes | Skipped) -> None:
         """Apply one watch event. One that cannot be read is skipped.
 
         It may have been a deletion, so the next watch begins with a list.
         """
+        started_ns = self._clock.monotonic_ns()
         event = watch_event(line)
         if isinstance(event, Skipped):
             self._skip(event)
@@ -195,3 +221,6 @@ class ApiPods(ServerPods):
         position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
         if isinstance(position, str) and position and not self._missed:
             self._position = position
+        if isinstance(line, bytes):
+            with self._news:
+                self._paced.took(line, self._clock.monotonic_ns() - started_ns)

@@ -42,8 +42,17 @@ class Skipped(NamedTuple):
     @property
     def name(self) -> str:
         """Namespace and name, which the API server writes first; "" if they are not there."""
-        found = [pattern.search(self.head) for pattern in (_NAMESPACE, _NAME)]
-        return "/".join(match[1] for match in found if match)
+        return _name(self.head)
+
+
+def _name(head: str) -> str:
+    found = [pattern.search(head) for pattern in (_NAMESPACE, _NAME)]
+    return "/".join(match[1] for match in found if match)
+
+
+def name_in(text: bytes) -> str:
+    """Namespace and name of the pod in a text, as ``Skipped.name``."""
+    return _name(text[:HEAD].decode("utf-8", "replace"))
 
 
 def decode(text: str | bytes) -> object:
