@@ -147,9 +147,21 @@ BOUNDS = (
     Bound(
         "open DRM files, in all and of one process",
         ("sources.gpus.drm.holders:MAX_HANDLES", "sources.gpus.drm.holders:MAX_OF_ONE"),
-        "the processes with most",
+        "the owner with most, the process",
         "`read_failed`",
-        "agent/gpus/drm/test_holders.py::test_who_has_the_most_is_cut_however_many_they_are",
+        "field/vendors/test_hostile_intel.py::test_who_has_too_many_clients_is_cut_and_nobody_else",
+    ),
+    Bound(
+        "DRM files that are asked of one device in a cycle: at work, new, idle",
+        (
+            "sources.gpus.drm.turns:MOST_AT_WORK",
+            "sources.gpus.drm.turns:MOST_NEW",
+            "sources.gpus.drm.turns:MOST_IDLE",
+        ),
+        "the owner with most",
+        "`read_failed`",
+        "field/vendors/test_hostile_intel.py::"
+        "test_what_was_done_while_nobody_asked_takes_nothing_from_a_neighbour",
     ),
     Bound(
         "questions that may hang, in all and of one user",

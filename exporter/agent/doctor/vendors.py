@@ -140,6 +140,8 @@ def _judge_drm(quantity: str, reason: Unmeasured) -> Said | None:
         "drivers do not report it"
     )
     never = "nothing to do: this driver does not report it"
+    if quantity == "core":
+        profiling = f"{profiling}, and i915 and amdgpu not before Linux 5.19, xe 6.11"
     return note, profiling if quantity == "core" else never, ""
 
 

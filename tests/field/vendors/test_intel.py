@@ -408,7 +408,7 @@ def test_a_counter_that_stays_0_is_no_energy(node: VendorNode) -> None:
 def test_a_device_under_another_name_is_the_same(
     node: VendorNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.agent.sources.gpus.drm.holders.DRM_MAJOR", 1)
+    monkeypatch.setattr("exporter.agent.sources.gpus.drm.descriptors.DRM_MAJOR", 1)
     files = {"tile0/physical_vram_size_bytes": str(12 * GIB)}
     node.machine.card(3, "xe", PCI, B580, files)  # of the number of /dev/null, which is everywhere
     pid = node.tenant("train")

@@ -7,6 +7,7 @@ What was cut is named, so that it is withheld and never taken for idle.
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.proc import user_id
 
 K = TypeVar("K", bound=Hashable)
@@ -24,7 +25,13 @@ class OwnersOfProcesses:
 
     def of(self, pid: int) -> Owner:
         owner = self._of_cgroup(pid)
-        return user_id(self._root, pid) if owner is None else owner
+        if owner is not None:
+            return owner
+        match user_id(self._root, pid):
+            case Whole(uid) | Cut(uid):
+                return ("uid", uid)
+            case Absent() | Refused() | Failed():  # it has ended, or each is one of its own
+                return ("pid", pid)
 
 
 class Turns(Generic[K]):

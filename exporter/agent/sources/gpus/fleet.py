@@ -8,7 +8,7 @@ hooks of ``Fleet``.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -289,6 +289,10 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
             if not self._is_open:
                 return
             self._workers.run({LOOK: self._shut}, self._demand.deadline_s)
+
+    def _cgroup_of(self, pid: int) -> Hashable | None:
+        """The container or group of a process, for bounds; the cgroups are set later."""
+        return self.cgroups.owner_of(pid)
 
     def _status(self, devices: Readings, duration_ns: int) -> SourceStatus:
         hung = {each.state for each in devices} - {DeviceState.LOST} == {DeviceState.STUCK}

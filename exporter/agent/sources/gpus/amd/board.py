@@ -45,6 +45,10 @@ WITHOUT_METRICS = (
     "throttling, the use of partitions and energy by counter are unknown, and what else has no "
     "file of its own"
 )
+OLD_FORM = (
+    "fdinfo has amdgpu's form of before Linux 5.19, which names no client: who uses the board is "
+    "known of ROCm's processes alone, until the kernel is newer"
+)
 LONGEST_PAUSE_NS = 15 * SECOND_NS  # amdgpu lets a board sleep after 5 s by default
 IDLE_COVERS_NS = LONGEST_PAUSE_NS + LONGEST_NS  # idle before the pause and after it: throughout
 SENSED = {"power": "power", "power_limit": "power", "temperature": "temperature", "clock": "clocks"}
@@ -276,6 +280,8 @@ class AmdBoard:
         said = [f"{name} may not be read" for name in sorted(self._refused)]
         if self._unknown:
             said.append(f"gpu_metrics {self._unknown} is not known")
+        if isinstance(self._whole, ClientDevice) and self._whole.has_old_form:
+            said.append(OLD_FORM)
         if self.found.shares_host:
             said.append("its memory is its host's, GTT included")
         return DeviceReading(

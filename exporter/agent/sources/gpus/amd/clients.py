@@ -59,6 +59,7 @@ class ClientDevice:
         self._clock = clock
         self._scan: HandleScan | None = None
         self._listed: KfdList | None = None
+        self.has_old_form = False
         self._computing: frozenset[int] = frozenset()  # pids of KFD's that have it open
         self._blind: Unmeasured | None = None
         self._held: dict[int, int | None] = {}
@@ -72,6 +73,10 @@ class ClientDevice:
         if scan is None or (scan is self._scan and listed is self._listed):
             return
         self._scan, self._listed, self._blind = scan, listed, scan.blind
+        # The fdinfo of old kernels names no client, so that of none it is known what it does.
+        self.has_old_form = self._clients.is_unnamed(scan)
+        if self.has_old_form:
+            self._blind = self._blind or Unmeasured.NOT_SUPPORTED
         if listed is not None:
             self._computing = self._clients.holders(scan).intersection(listed.processes)
             # Without a list the clients of KFD's processes cannot be identified.
@@ -109,12 +114,14 @@ class ClientDevice:
         window = self._kfd.window(sample)
         if window is None or self._blind:
             return window
-        both = window.unmeasured_pids | scan.cut
+        both = window.unmeasured_pids | scan.cut | use.cut
         return self._with(window, use.used)._replace(unmeasured_pids=both)
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory:
         """Memory by process, from fdinfo and KFD: neither has all of it."""
         memory = self._kfd.memory(demand, total, used)
+        if self.has_old_form and not self._computing:
+            return replace(memory, processes=None)  # KFD has none, and nobody names the others
         lacks_kfd = memory.processes is None and self.has_occupancy  # it has those that compute
         if self._scan is None or self._blind or lacks_kfd:
             return memory
@@ -133,7 +140,8 @@ class ClientDevice:
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         reasons = self._kfd.unmeasured(window)
         if self._blind and not self.has_occupancy:
-            missing = (*ROLES, "memory") if "memory" in reasons else ROLES
+            is_unnamed = self.has_old_form and not self._computing
+            missing = (*ROLES, "memory") if "memory" in reasons or is_unnamed else ROLES
             return {**reasons, **dict.fromkeys(missing, self._blind)}
         known = set(() if self._blind else self._roles)
         if not self.has_occupancy:

@@ -1,7 +1,7 @@
 """The AMD source: finds the boards and reads them as a fleet."""
 
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         super().__init__(clock)
         self._sysfs, self._procfs = sysfs, procfs
         owners = OwnersOfProcesses(str(procfs), self._cgroup_of)
-        self._scans = WorkerScans(str(procfs), clock, self._workers)
+        self._scans = WorkerScans(str(procfs), clock, self._workers, owners)
         processes = KfdProcesses(sysfs, str(procfs), owners, clock)
         self._lists = WorkerLists(processes, clock, self._workers)
         self._names = BoardNames()
@@ -72,9 +72,6 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         devices = max(sum(board.by_kfd for board in boards.values()), 1)
         lists = ProcessLists(scan, kfd, devices)
         return {uuid: partial(board.read, demand, lists) for uuid, board in boards.items()}
-
-    def _cgroup_of(self, pid: int) -> Hashable | None:
-        return self.cgroups.owner_of(pid)  # which are set after the source is made
 
     def _restart(self) -> None:
         self._scans.restart()

@@ -5,18 +5,20 @@ when it is opened. They may step back: then the largest value holds until it is 
 (drm-usage-stats.rst). They vanish when it is closed: what it used after the last read is lost.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from exporter.agent.sources.files import read
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.gpus.drm.discovery import COPY, role_of
 from exporter.agent.sources.gpus.drm.fdinfo import LONGEST, DrmClient, EngineUsage, parse
 from exporter.agent.sources.gpus.drm.holders import Handle, HandleScan
+from exporter.agent.sources.gpus.drm.turns import ClientTurns, Key
 from exporter.model import Engines, ProcessActivity
 
 FORGET_AFTER_NS = 60 * 10**9  # a client may be on its way from process to process (SCM_RIGHTS)
-MAX_CLIENTS = 16_384  # twice the most that are open: further ones are closed, and dropped
+MAX_CLIENTS = 8192  # twice the most that are open: further ones are closed, and dropped
 SHORTEST_NS = 20 * 10**6  # over less, the device's clock is not compared with the monotonic one
 
 
@@ -219,11 +221,13 @@ def activities_of(
 class ClientUse(NamedTuple):
     """One read of a device's clients: each with the pid of the youngest process that has it open.
 
-    ``used``: pid → quantity → nanoseconds since the last read.
+    ``used``: pid → quantity → nanoseconds since the last read. ``cut``: processes of owners of whom
+    not all clients that may have worked were asked.
     """
 
     clients: Collection[tuple[int, DrmClient]]
     used: Mapping[int, Mapping[str, int]]
+    cut: frozenset[int] = frozenset()
 
 
 class DeviceClients:
@@ -238,53 +242,77 @@ class DeviceClients:
         self._addresses = {*addresses, ""}  # "": a device that is on no PCI bus
         self._proc = proc_root
         self._accounts = ClientAccounts()
-        self._known: dict[Handle, int] = {}  # client id
-        self._known_of: HandleScan | None = None
+        self._scan: HandleScan | None = None
+        self._handles: dict[Key, list[Handle]] = {}  # of each client that was not found ended
+        self._newest: dict[Key, tuple[int, DrmClient]] = {}
+        self._turns = ClientTurns()
+        self._read_ns = 0
 
     def read(self, scan: HandleScan, mono_ns: int) -> ClientUse:
-        """Reads the clients that this scan has found."""
-        asked = self._ask(scan)
+        """Reads the clients that this scan has found: those at work, and of the others in turn."""
+        if scan is not self._scan:
+            self._follow(scan)
+        passed_ns, self._read_ns = mono_ns - self._read_ns, mono_ns
+        asked: dict[int, tuple[int, DrmClient]] = {}
+        keys: dict[int, Key] = {}
+        for key in self._turns.take(mono_ns):
+            read = self._ask(key)
+            if read is None:
+                self._newest.pop(key, None)
+            elif read[1].client_id not in asked:
+                self._newest[key] = asked[read[1].client_id] = read
+                keys[read[1].client_id] = key
         holders = {client_id: pid for client_id, (pid, _) in asked.items()}
         unsure = [i for i, pid in holders.items() if pid in scan.cut or pid in scan.was_cut]
-        since_ns = None if scan.blind else scan.since_mono_ns
+        begun_ns = None if scan.blind else scan.since_mono_ns
         clients = [client for _, client in asked.values()]
-        spent = self._accounts.take(clients, mono_ns, since_ns, unsure)
-        return ClientUse(asked.values(), by_process(spent, holders))
+        spent = self._accounts.take(clients, mono_ns, begun_ns, unsure)
+        for client_id, roles in spent.items():
+            # What was done while nobody asked is not said of the time since the last read: others,
+            # who were asked, worked then, too.
+            done_ns = sum(roles.values())
+            since_ns = self._turns.note(keys[client_id], done_ns, passed_ns, mono_ns)
+            if since_ns > passed_ns:
+                spent[client_id] = {
+                    role: ns if role == COPY else ns * passed_ns // since_ns
+                    for role, ns in roles.items()
+                }
+        return ClientUse(tuple(self._newest.values()), by_process(spent, holders), self._turns.cut)
 
     def pause(self) -> None:
         """Notes that the device sleeps: its clocks may stop."""
         self._accounts.pause()
 
+    def is_unnamed(self, scan: HandleScan) -> bool:
+        """Whether its descriptors name no client, as of kernels whose driver does not do so yet."""
+        handles = chain.from_iterable(scan.handles.get(minor, ()) for minor in self._minors)
+        is_silent = any(minor in scan.silent for minor in self._minors)
+        return is_silent and not any(handle in scan.clients for handle in handles)
+
     def holders(self, scan: HandleScan) -> frozenset[int]:
         """Pids of all processes that have the device open."""
-        return frozenset(handle.pid for handle in self._handles(scan))
+        return frozenset(chain.from_iterable(scan.pids.get(minor, ()) for minor in self._minors))
 
-    def _ask(self, scan: HandleScan) -> dict[int, tuple[int, DrmClient]]:
-        """Each client by its id. One descriptor of each is read.
-
-        After a new scan all are read, because a descriptor may have been closed and its number
-        used again.
-        """
-        if scan is not self._known_of:
-            self._known, self._known_of = {}, scan
-        asked: dict[int, tuple[int, DrmClient]] = {}
-        for handle in self._handles(scan):
-            if self._known.get(handle) in asked:
-                continue
-            path = f"{self._proc}/{handle.pid}/fdinfo/{handle.descriptor}"
-            try:
-                client = parse(read(path, LONGEST))
-            except OSError:
-                client = None
-            # The descriptor is closed by now, or its number is another file's.
-            if client is None or client.pdev not in self._addresses:
-                self._known.pop(handle, None)
-                continue
-            self._known[handle] = client.client_id
-            asked.setdefault(client.client_id, (handle.pid, client))
-        return asked
-
-    def _handles(self, scan: HandleScan) -> Sequence[Handle]:
-        """The handles of the device, the youngest process first."""
+    def _follow(self, scan: HandleScan) -> None:
+        """Takes a new scan: the handles of each client, the youngest process first."""
+        self._scan, self._handles = scan, {}
         several = [scan.handles[m] for m in self._minors if m in scan.handles]
-        return several[0] if len(several) == 1 else sorted(chain(*several), reverse=True)
+        for handle in sorted(chain(*several), reverse=True):
+            self._handles.setdefault(scan.clients.get(handle, handle), []).append(handle)
+        self._newest = {key: read for key, read in self._newest.items() if key in self._handles}
+        owners = {key: scan.owners.get(own[0].pid) for key, own in self._handles.items()}
+        self._turns.follow(owners, {key: own[0].pid for key, own in self._handles.items()})
+
+    def _ask(self, key: Key) -> tuple[int, DrmClient] | None:
+        """A client by the first of its handles that is still open, with the process of that."""
+        for handle in self._handles.get(key, ()):
+            reply = door.read(f"{self._proc}/{handle.pid}/fdinfo/{handle.descriptor}", LONGEST)
+            match reply:
+                case Whole(text) | Cut(text):
+                    client = parse(text)
+                    # The descriptor's number may be another file's by now.
+                    if client is not None and client.pdev in self._addresses:
+                        return handle.pid, client
+                case Absent() | Refused() | Failed():
+                    pass
+        return None

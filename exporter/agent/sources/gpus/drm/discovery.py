@@ -25,6 +25,7 @@ class DriverTraits:
     ``omits_unused``: engines that a client has not used are not listed. ``wakes``: reading clients
     wakes the device and keeps it awake. ``profiling``: bits of the device's file of that name, one
     of which must be set for engines to be counted. ``vendor``: for devices without a PCI id.
+    ``since``: the version of Linux whose fdinfo has engines, of drivers that are older.
     """
 
     roles: Mapping[str, str]
@@ -32,12 +33,17 @@ class DriverTraits:
     wakes: bool = False
     profiling: int = 0
     vendor: str = ""
+    since: tuple[int, int] = (0, 0)
 
 
 DRIVERS: Mapping[str, DriverTraits] = MappingProxyType(
     {
-        "i915": DriverTraits({"render": CORE, "compute": CORE, "video": DECODER, "copy": COPY}),
-        "xe": DriverTraits({"rcs": CORE, "ccs": CORE, "vcs": DECODER, "bcs": COPY}, wakes=True),
+        "i915": DriverTraits(
+            {"render": CORE, "compute": CORE, "video": DECODER, "copy": COPY}, since=(5, 19)
+        ),
+        "xe": DriverTraits(
+            {"rcs": CORE, "ccs": CORE, "vcs": DECODER, "bcs": COPY}, wakes=True, since=(6, 11)
+        ),
         "amdgpu": DriverTraits(
             {
                 "gfx": CORE,
@@ -49,6 +55,7 @@ DRIVERS: Mapping[str, DriverTraits] = MappingProxyType(
                 "dma": COPY,
             },
             omits_unused=True,
+            since=(5, 19),
         ),
         "nouveau": DriverTraits({}),
         "panfrost": DriverTraits(
@@ -89,6 +96,7 @@ def role_of(driver: str, engine: str) -> str | None:
 
 MAX_DEVICES = 128
 _CARD = re.compile(r"card([0-9]{1,4})", re.ASCII)
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})", re.ASCII)
 _NODE = re.compile(r"(?:card|renderD)([0-9]{1,4})", re.ASCII)
 FIRST_RENDER = 128  # the minor number of the first render node
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
@@ -119,6 +127,7 @@ _TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
 class DrmCard:
     """A device, its directory in sysfs (``card``) and the minor numbers of its nodes.
 
+    ``is_early``: the kernel is older than the first whose driver names engines in fdinfo.
     ``functions``: PCI addresses of its virtual functions (SR-IOV) that this machine uses itself.
     ``shares_host``: its memory is its host's, so that GTT is a part of it (amdgpu's APUs).
     """
@@ -128,6 +137,7 @@ class DrmCard:
     card: str
     minors: frozenset[int]
     shares_host: bool = False
+    is_early: bool = False
     functions: frozenset[str] = frozenset()
 
 
@@ -153,8 +163,16 @@ def discover(
             if wanted and not (pci and pci in taken):
                 shares = is_apu(f"{card}/device")
                 device = _device(card, driver, pci, kernel, shares_host=shares)
-                found.append(DrmCard(device, driver, card, minors, shares))
+                early = _is_early(kernel, DRIVERS.get(driver))
+                found.append(DrmCard(device, driver, card, minors, shares, early))
     return tuple(_with_functions(found))
+
+
+def _is_early(kernel: str, known: DriverTraits | None) -> bool:
+    version = _VERSION.match(kernel)
+    if known is None or version is None:
+        return False
+    return (int(version[1]), int(version[2])) < known.since
 
 
 def _with_functions(cards: Collection[DrmCard]) -> Iterator[DrmCard]:

@@ -88,6 +88,14 @@ def parse(content: bytes) -> DrmClient | None:
     )
 
 
+_OLD_FORM = re.compile(rb"^pasid:.*\n(?:.*\n)*?vram mem:", re.MULTILINE)
+
+
+def is_old_form(content: bytes) -> bool:
+    """Whether it is what amdgpu said before Linux 5.19: sizes and percentages, and no client."""
+    return b"drm-driver:" not in content and _OLD_FORM.search(content) is not None
+
+
 def _engines(texts: Mapping[str, str]) -> dict[str, EngineUsage]:
     found: dict[str, EngineUsage] = {}
     for key, text in texts.items():

@@ -1,9 +1,9 @@
 """Finds the processes that have DRM devices open, by ``/proc/PID/fd``.
 
 The kernel does not notify of opened devices, so all processes are scanned now and then, in a thread
-that may be late. A process costs some 30 µs: a directory listing, and a readlink(2) for each
-descriptor. The more processes there are, the less often they are scanned. ``fdinfo`` is read
-elsewhere, only of the descriptors found here. Another user's descriptors take CAP_DAC_READ_SEARCH
+that may be late. A process costs some 50 µs: a directory listing, a readlink(2) for each of its
+descriptors, and ``fdinfo`` of those in ``/dev``. The more there are, the less often it is done.
+Another user's descriptors take CAP_DAC_READ_SEARCH
 to be listed, because the directory is readable to that user only, and CAP_SYS_PTRACE to be resolved
 (proc_pid_fd(5)).
 """
@@ -11,14 +11,18 @@ to be listed, because the directory is readable to that user only, and CAP_SYS_P
 import errno
 import logging
 import os
-import re
-import stat
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from exporter.agent.sources.door import Whole
+from exporter.agent.fairness import Held
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Cut, Whole
+from exporter.agent.sources.gpus.drm.descriptors import Opened, opened, target_of
+from exporter.agent.sources.gpus.drm.discovery import DRIVERS
+from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.pool import DeviceWorkers
 from exporter.agent.sources.gpus.source import Demand
 from exporter.agent.sources.proc import PidNamespaces, pid_namespaces, start_time
@@ -26,13 +30,14 @@ from exporter.model import Clock, Unmeasured
 
 logger = logging.getLogger(__name__)
 
-DRM_MAJOR = 226
 MAX_PROCESSES = 262_144
 MAX_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
 AT_ONCE = 1024  # descriptors of one process, after which a scan is seen to go on
 PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
-_NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
-_DEVICES = "/dev/"  # elsewhere may be a file system that hangs
+WAKING = {name for name, traits in DRIVERS.items() if traits.wakes}
+_ENDED = {errno.ENOENT, errno.ESRCH, errno.ENOTDIR}
+_Place = tuple[int, str, str]
+"""A process, a descriptor of it, and where that leads."""
 SCAN = "clients"  # the worker's key; no UUID
 SHARE_OF_DEADLINE = 0.75  # in which a scan is waited for
 HUNG_NS = 5 * 10**9  # so long the last scan stands in for one that hangs
@@ -49,8 +54,9 @@ CUT = (
     "unmeasured; find out why they do"
 )
 
-MAX_HANDLES = 8192  # of all processes together
-MAX_OF_ONE = 512  # of one process; less while all together have too many
+MAX_HANDLES = 4096  # clients of all processes together
+MAX_OF_ONE = 512  # clients of one process
+MAX_OF_CLIENT = 4  # handles of one client that are kept, of its youngest processes
 
 
 class Handle(NamedTuple):
@@ -62,49 +68,71 @@ class Handle(NamedTuple):
 
 
 class Handles:
-    """Open DRM handles by process. Above the limit, only the processes with the most are cut.
+    """Open DRM handles by client. Above a limit, only the owner with the most clients is cut.
 
-    The limit for one process is halved until all fit: a process with few handles is cut only if
-    many others have as many.
+    A client is one open file, however many descriptors and processes have it: it counts once.
     """
 
     def __init__(self) -> None:
         self.cut: set[int] = set()
-        self._of: dict[int, list[tuple[int, Handle]]] = {}
-        self._number = 0
-        self._room = MAX_OF_ONE
+        self.silent: dict[int, bool] = {}  # minors with descriptors that name no client: is it old?
+        self.pids: dict[int, set[int]] = {}  # who has each minor open
+        self.owners: dict[int, Hashable] = {}  # of each of them
+        self._clients: dict[_Key, list[Handle]] = {}
+        self._number_of: Counter[int] = Counter()  # clients of each process
+        self._room: Held[_Key] = Held(MAX_HANDLES, newest=True)
 
-    def add(self, minor: int, handle: Handle) -> bool:
+    def add(
+        self,
+        minor: int,
+        handle: Handle,
+        owner: Hashable | None = None,
+        opened: Opened | None = None,
+    ) -> bool:
         """Adds a handle; False if there is no room for more of this process."""
-        own = self._of.get(handle.pid, [])
-        is_full = self._number >= MAX_HANDLES and self._room == 1
-        if len(own) >= self._room or is_full:
-            self.cut.add(handle.pid)
+        pid = handle.pid
+        self.pids.setdefault(minor, set()).add(pid)
+        owner = self.owners.setdefault(pid, pid if owner is None else owner)
+        client = opened.client if opened else None
+        if opened and client is None and not opened.driver:
+            self.silent[minor] = self.silent.get(minor, False) or opened.is_old
+        key: _Key = (minor, handle if client is None else client)
+        own = self._clients.get(key)
+        if own is not None:
+            own.append(handle)
+            own.sort(reverse=True)
+            del own[MAX_OF_CLIENT:]
+            return True
+        if self._number_of[pid] >= MAX_OF_ONE:
+            self.cut.add(pid)
             return False
-        own.append((minor, handle))
-        self._of[handle.pid] = own
-        self._number += 1
-        while self._number > MAX_HANDLES and self._room > 1:
-            self._room //= 2
-            for pid, of_process in self._of.items():
-                if len(of_process) > self._room:
-                    self._number -= len(of_process) - self._room
-                    del of_process[self._room :]
-                    self.cut.add(pid)
+        self._clients[key] = [handle]
+        self._number_of[pid] += 1
+        gone = self._room.add(key, owner)
+        if gone is not None:
+            self.cut.update(each.pid for each in self._clients.pop(gone))
         return True
 
     def cut_off(self, pid: int) -> None:
-        """Marks a process with too many descriptors as cut, if it has any DRM handle."""
-        if pid in self._of:
+        """Marks a process as cut, if it has any DRM handle."""
+        if self._number_of[pid]:
             self.cut.add(pid)
 
     def by_minor(self) -> dict[int, tuple[Handle, ...]]:
         """Handles by minor number, the youngest process first: see ``DeviceClients``."""
         found: dict[int, list[Handle]] = {}
-        for own in self._of.values():
-            for minor, handle in own:
-                found.setdefault(minor, []).append(handle)
+        for (minor, _), own in self._clients.items():
+            found.setdefault(minor, []).extend(own)
         return {minor: tuple(sorted(all_of, reverse=True)) for minor, all_of in found.items()}
+
+    def clients(self) -> dict[Handle, int]:
+        """The client of each handle that says one."""
+        named = ((who, own) for (_, who), own in self._clients.items() if isinstance(who, int))
+        return {handle: client for client, own in named for handle in own}
+
+
+_Key = tuple[int, int | Handle]
+"""The minor number of a device, and a client of it; a handle, where it does not say of which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +141,12 @@ class HandleScan:
 
     ``since_mono_ns``: when the scan before began, if it was complete. ``refused``: the number of
     processes that may not be looked into. ``left``: the number beyond the limit. ``cut``: processes
-    with too many DRM descriptors, of which only some were read. ``was_cut``: those of the scan
-    before. ``nested``: only a container's processes are visible. ``stale``: a newer scan hangs.
+    with DRM descriptors of which not all were read. ``was_cut``: those of the scan before.
+    ``nested``: only a container's processes are visible. ``stale``: a newer scan hangs or failed.
+
+    ``clients``: of each handle that says one. ``pids``: all processes that have a device open, by
+    minor number, and ``owners`` their owners. ``silent``: minor numbers of devices with descriptors
+    that name no client, and whether they have amdgpu's form of before Linux 5.19.
     """
 
     handles: Mapping[int, tuple[Handle, ...]] = field(default_factory=dict)
@@ -126,6 +158,10 @@ class HandleScan:
     was_cut: frozenset[int] = frozenset()
     nested: bool = False
     stale: bool = False
+    clients: Mapping[Handle, int] = field(default_factory=dict)
+    pids: Mapping[int, Collection[int]] = field(default_factory=dict)
+    owners: Mapping[int, Hashable] = field(default_factory=dict)
+    silent: Mapping[int, bool] = field(default_factory=dict)
 
     @property
     def blind(self) -> Unmeasured | None:
@@ -144,9 +180,13 @@ class HandleScanner:
     not visible is missing, and not only one source of some.
     """
 
-    def __init__(self, proc_root: str, clock: Clock) -> None:
+    def __init__(
+        self, proc_root: str, clock: Clock, owners: OwnersOfProcesses | None = None
+    ) -> None:
         self._root = proc_root
         self._clock = clock
+        self._owners = owners or OwnersOfProcesses(proc_root, lambda _pid: None)
+        self._asleep: dict[_Place, Opened] = {}  # of drivers that reading wakes
         self._took_ns = 0
         self._said = ""
         # A container's own procfs hides the others. The node's, mounted there, is of a namespace
@@ -193,49 +233,97 @@ class HandleScanner:
 
     def _scan(self, begun_ns: int) -> HandleScan:
         found, refused, before = Handles(), 0, self.newest
-        try:
-            listed = os.listdir(self._root)  # noqa: PTH208 - names are all that is wanted, ten times a cheap
-        except OSError:
-            listed = []
-        pids = sorted(int(name) for name in listed if name.isdecimal())
-        for pid in pids[:MAX_PROCESSES]:
+        reply = door.names(self._root, MAX_PROCESSES)
+        if not isinstance(reply, Whole | Cut):
+            # No list is no empty list: what was seen last is old, and what comes may be, too.
+            known = before or HandleScan(nested=self._nested)
+            return replace(known, begun_mono_ns=begun_ns, since_mono_ns=None, stale=True)
+        pids = sorted(int(name) for name in reply.value if name.isdecimal())
+        was_open = {
+            pid for of_minor in (before.pids.values() if before else ()) for pid in of_minor
+        }
+        kept, self._asleep = self._asleep, {}
+        for pid in pids:
             self._move()
             try:
-                for opened in _handles(self._root, pid):
-                    self._move()
-                    if opened is not None and not found.add(*opened):
-                        break
+                self._look_at(pid, found, kept)
             except OSError as error:
                 refused += error.errno in _REFUSED
-                if error.errno == errno.E2BIG:  # else it ended meanwhile
+                if error.errno == errno.E2BIG:
                     found.cut_off(pid)
+                elif error.errno not in _REFUSED | _ENDED and pid in was_open:
+                    found.cut.add(pid)  # it may have what it had
         # Only after a complete scan is a client that is found now known to be new since then.
-        was_complete = before is not None and not before.refused and not before.left
+        was_complete = before and not (before.refused or before.left or before.stale)
         return HandleScan(
             found.by_minor(),
             begun_ns,
             before.begun_mono_ns if before and was_complete else None,
             refused,
-            max(len(pids) - MAX_PROCESSES, 0),
+            int(isinstance(reply, Cut)),
             frozenset(found.cut),
             before.cut if before else frozenset(),
             self._nested,
+            clients=found.clients(),
+            pids=found.pids,
+            owners=found.owners,
+            silent=found.silent,
         )
+
+    def _look_at(self, pid: int, found: Handles, kept: Mapping[_Place, Opened]) -> None:
+        """Adds the handles of one process.
+
+        Raises:
+            OSError: it has ended, may not be looked into, or has too many descriptors (E2BIG).
+
+        """
+        # Its descriptors are read through the open folder, which is the same process's to the end.
+        folder = os.open(f"{self._root}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        start: int | None = None
+        owner: Hashable | None = None
+        try:
+            with os.scandir(folder) as entries:
+                for number, entry in enumerate(entries, 1):
+                    if number > MAX_DESCRIPTORS:
+                        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+                    if number % AT_ONCE == 0:
+                        self._move()
+                    target = target_of(entry.name, folder)
+                    if not target:
+                        continue
+                    self._move()
+                    place = (pid, entry.name, target)
+                    seen = kept.get(place) or opened(self._root, pid, entry.name, folder, target)
+                    if seen is None:
+                        continue
+                    # To read it again would wake a device of this driver.
+                    if seen.driver in WAKING:
+                        self._asleep[place] = seen
+                    if start is None:
+                        # Where its beginning cannot be read, it counts as the oldest.
+                        start, owner = start_time(self._root, pid) or 0, self._owners.of(pid)
+                    if not found.add(seen.minor, Handle(start, pid, int(entry.name)), owner, seen):
+                        return
+        finally:
+            os.close(folder)
 
 
 class WorkerScans:
     """Scans in a worker, because a file of ``/proc`` may hang. The last scan is then stale."""
 
-    def __init__(self, proc_root: str, clock: Clock, workers: DeviceWorkers) -> None:
+    def __init__(
+        self, proc_root: str, clock: Clock, workers: DeviceWorkers, owners: OwnersOfProcesses
+    ) -> None:
         self._root = proc_root
         self._clock = clock
+        self._owners = owners
         self._workers = workers
         self._hung = False
         self.restart()
 
     def restart(self) -> None:
         """Drops all scans, after a time without any. One that hangs ends for nobody."""
-        self._scanner = HandleScanner(self._root, self._clock)
+        self._scanner = HandleScanner(self._root, self._clock, self._owners)
 
     def newest(self, demand: Demand, *, needed: bool = True) -> HandleScan | None:
         """The newest scan; None for the seconds that the first may take. One that hangs is late."""
@@ -255,47 +343,3 @@ class WorkerScans:
     def trouble(self) -> str:
         """What is not visible, and what to do; "" if nothing is missing."""
         return HANGS if self._hung else self._scanner.trouble
-
-
-def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle] | None]:
-    """Minor number and handle of each DRM descriptor; None after every ``AT_ONCE`` descriptors.
-
-    Raises:
-        OSError: the process has ended, may not be looked into, or has too many (E2BIG).
-
-    """
-    # Its descriptors are then read through the open folder, which is the same process's to the end.
-    folder = os.open(f"{root}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    start: int | None = None
-    try:
-        with os.scandir(folder) as entries:
-            for number, entry in enumerate(entries, 1):
-                if number > MAX_DESCRIPTORS:
-                    raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-                minor = _minor(entry.name, folder)
-                if minor is not None:
-                    # Where its beginning cannot be read, the process counts as the oldest.
-                    start = (start_time(root, pid) or 0) if start is None else start
-                    yield minor, Handle(start, pid, int(entry.name))
-                if number % AT_ONCE == 0:
-                    yield None
-    finally:
-        os.close(folder)
-
-
-def _minor(name: str, folder: int) -> int | None:
-    """The minor number of a descriptor's DRM device; None if it has none."""
-    try:
-        target = os.readlink(name, dir_fd=folder)
-    except OSError:
-        return None
-    if not target.startswith(_DEVICES) or not name.isdecimal():
-        return None
-    named = _NODE.fullmatch(target)
-    try:
-        node = os.stat(name, dir_fd=folder)
-    except OSError:  # a copy of /proc whose links lead nowhere, in tests
-        return int(named[1]) if named else None
-    # A container may have the device under another name: its number is the same everywhere.
-    is_drm = stat.S_ISCHR(node.st_mode) and os.major(node.st_rdev) == DRM_MAJOR
-    return os.minor(node.st_rdev) if is_drm else None

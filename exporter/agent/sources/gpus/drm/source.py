@@ -22,6 +22,7 @@ from exporter.agent.sources.gpus.drm.discovery import (
 from exporter.agent.sources.gpus.drm.fdinfo import LOCAL, OF_AN_APU, held_by
 from exporter.agent.sources.gpus.drm.holders import HandleScan, WorkerScans
 from exporter.agent.sources.gpus.energy import with_energy
+from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.fleet import GONE, Fleet, Readings
 from exporter.agent.sources.gpus.source import Demand
 from exporter.agent.sources.gpus.sysfs import is_gone, number
@@ -38,6 +39,10 @@ from exporter.model import (
 logger = logging.getLogger(__name__)
 
 ROLES = (CORE, ENCODER, DECODER)
+UNNAMED = (
+    "fdinfo of this kernel names no client with engines: who uses the device is not known (i915 "
+    "and amdgpu do from Linux 5.19 on, xe from 6.11)"
+)
 UNMEASURED = {"memory_active": Unmeasured.NOT_SUPPORTED}
 
 
@@ -67,6 +72,7 @@ class DrmDevice:
         self._has_uncounted = False
         self._reported: set[str] = set()  # quantities of some client's engines
         self._silent = False  # a client was read that has no engine
+        self._unnamed = False  # descriptors name no client
         self._memory: DeviceMemory | None = None
         self._end_ns: int | None = None
         self._ended_mono_ns = 0
@@ -121,6 +127,7 @@ class DrmDevice:
             window=window,
             memory=self._memory,
             sensors=self._board.sensors,
+            detail=UNNAMED if self._says_nothing else "",
             unmeasured=self._unmeasured(demand, blind),
         )
         return (reading,)
@@ -132,7 +139,8 @@ class DrmDevice:
         memory = held_by(use.clients, found.device, used, scan.cut, regions)
         if used == 0 and any(process.used_bytes for process in memory.processes or ()):
             memory = replace(memory, used_bytes=None)  # they have some, and it is not all
-        return replace(memory, processes=None) if scan.blind else memory
+        is_unknown = scan.blind or (self._says_nothing and not use.clients)
+        return replace(memory, processes=None) if is_unknown else memory
 
     def _measure(self, scan: HandleScan, use: ClientUse, now_ns: int) -> Window | None:
         # What a driver reports is known only from a client that has used it. What was reported
@@ -141,8 +149,10 @@ class DrmDevice:
             roles = {role_of(client.driver, name) for name in client.engines}
             self._reported |= {role for role in roles if role is not None}
             self._silent = self._silent or not client.engines
+        self._unnamed = self.found.is_early or self._clients.is_unnamed(scan)
         window = self._cut(now_ns, use.used, scan.blind)
-        return window and window._replace(unmeasured_pids=frozenset() if scan.blind else scan.cut)
+        cut = frozenset[int]() if scan.blind else scan.cut | use.cut
+        return window and window._replace(unmeasured_pids=cut)
 
     def _cut(
         self, now_ns: int, used: Mapping[int, Mapping[str, int]], blind: Unmeasured | None
@@ -182,8 +192,18 @@ class DrmDevice:
         # leaves out what a client has not used.
         if self._silent and not self._reported and not self._driver.omits_unused:
             return []
+        if self._says_nothing:
+            return []
         roles = [r for r in ROLES if r in self._reported or r in self._driver.roles.values()]
         return [r for r in roles if r != CORE] if self._has_uncounted else roles
+
+    @property
+    def _says_nothing(self) -> bool:
+        """Whether nothing is known of clients: the kernel does not name them, or not their use.
+
+        That is seen by what is there, because distributions bring newer drivers to older kernels.
+        """
+        return self._unnamed and not self._reported
 
     def _with_energy(self, window: Window | None, now_ns: int) -> Window | None:
         """Adds the energy since the last window. Without a window it waits for the next one."""
@@ -202,7 +222,7 @@ class DrmDevice:
         is_sized = any(process.used_bytes is not None for process in processes or ())
         if blind:
             reasons["memory"] = blind
-        elif not is_sized and self.found.device.memory_bytes is None:
+        elif not is_sized and (self._says_nothing or self.found.device.memory_bytes is None):
             reasons["memory"] = Unmeasured.NOT_SUPPORTED
         return reasons
 
@@ -239,7 +259,8 @@ class DrmSource(Fleet[Found, DrmDevice]):
         self._taken = taken
         self._computing = computing
         self._any_driver = any_driver
-        self._scans = WorkerScans(proc_root, clock, self._workers)
+        owners = OwnersOfProcesses(proc_root, self._cgroup_of)
+        self._scans = WorkerScans(proc_root, clock, self._workers, owners)
 
     def _look(self) -> Found:
         taken = self._taken()
