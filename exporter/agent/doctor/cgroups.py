@@ -6,13 +6,16 @@ from pathlib import Path
 from exporter.agent.collector.wiring import cgroup_root
 from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.doctor.privileges import CGROUPS, HOST_PID
+from exporter.agent.sources import door
 from exporter.agent.sources.cgroups.tree import Hierarchy, find_hierarchy
 from exporter.agent.sources.cgroups.walk import walk
-from exporter.agent.sources.door import Whole
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.proc import PidNamespaces, pid_namespaces
 from exporter.model import Unmeasured
-from exporter.shown.words import plural
+from exporter.shown.words import plural, some_of
 
+MOST_DESCRIPTORS = 4096  # of a process
+GPU_FILES = ("/dev/nvidia", "/dev/nvhost", "/dev/nvgpu", "/dev/nvmap", "/dev/dri/", "/dev/dxg")
 _NO_CONTAINERS = (
     "on a machine without a container runtime that is as expected; in a pod only the pod's own "
     "cgroup namespace is visible: mount the node's /sys/fs/cgroup"
@@ -34,6 +37,36 @@ def cgroups(evidence: ProbeResults) -> Iterator[CheckResult]:
         if hierarchy is not None:
             yield from _containers(hierarchy)
     yield _host_pid(evidence)
+    if bystanders := sorted(_without_a_gpu(evidence)):
+        yield note(
+            "the driver's PIDs",
+            "no file of a GPU is open in " + some_of([f"process {pid}" for pid in bystanders]),
+            "NVIDIA's driver may number those of another PID namespace, so that bystanders have "
+            "their use: run the exporter on the machine itself, or in a pod with hostPID",
+        )
+
+
+def _without_a_gpu(evidence: ProbeResults) -> Iterator[int]:
+    """The processes that NVIDIA's driver lists, and that have no GPU open.
+
+    Each client of the driver has. One whose descriptors cannot be read is none of these.
+    """
+    procfs = evidence.settings.path_procfs
+    of_nvidia = [
+        device.memory.processes or ()
+        for reading in evidence.readings
+        for device in reading.devices
+        if device.device.vendor == "nvidia" and device.memory is not None
+    ]
+    for pid in {process.pid for processes in of_nvidia for process in processes}:
+        match door.names(f"{procfs}/{pid}/fd", MOST_DESCRIPTORS):
+            case Whole(descriptors) if descriptors:
+                links = [door.link(f"{procfs}/{pid}/fd/{each}") for each in descriptors]
+                known = [link.value for link in links if isinstance(link, Whole)]
+                if known and not any(each.startswith(GPU_FILES) for each in known):
+                    yield pid
+            case Whole() | Cut() | Absent() | Refused() | Failed():
+                pass
 
 
 def _hierarchy(root: str, hierarchy: Hierarchy | None) -> CheckResult:

@@ -18,9 +18,11 @@ from exporter.agent.doctor.pods import node
 from exporter.model import (
     CgroupIdentity,
     Device,
+    DeviceMemory,
     DeviceReading,
     DeviceState,
     PodTable,
+    ProcessMemory,
     Reading,
     SourceStatus,
     Unattributed,
@@ -48,10 +50,11 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def in_cgroups(root: Path, **more: object) -> dict[str, CheckResult]:
+def in_cgroups(root: Path, proc: str = "/proc", **more: object) -> dict[str, CheckResult]:
     status = SourceStatus("cgroups", up=True)
     given = {"sources": (status,)} | more
-    return by_subject(cgroups(evidence(settings(path_cgroup=str(root)), **given)))
+    flags = settings(path_cgroup=str(root), path_procfs=proc)
+    return by_subject(cgroups(evidence(flags, **given)))
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,37 @@ def test_without_the_hosts_processes_hostpid_is_named(tree: Path) -> None:
     finding = in_cgroups(tree, sources=(blind,))["host's processes"]
 
     assert (finding.verdict, finding.privilege) == (CheckVerdict.PROBLEM, privileges.HOST_PID)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "is_told"),
+    [
+        pytest.param("nvidia", True, id="NVIDIA's"),
+        pytest.param("amd", False, id="found by /proc itself"),
+    ],
+)
+def test_a_process_that_the_driver_lists_and_that_has_no_gpu_open_is_told(
+    vendor: str,
+    is_told: bool,  # noqa: FBT001 - a case
+    tree: Path,
+    tmp_path: Path,
+) -> None:
+    opened = {70: ["/dev/null", "/dev/nvidia0"], 71: ["/var/log/nginx.log"], 72: [], 73: None}
+    for pid, targets in opened.items():
+        for number, target in enumerate(targets or ()):
+            (tmp_path / f"proc/{pid}/fd").mkdir(parents=True, exist_ok=True)
+            (tmp_path / f"proc/{pid}/fd/{number}").symlink_to(target)
+    listed = tuple(ProcessMemory(pid, 1, frozenset({"compute"})) for pid in opened)
+    memory = DeviceMemory(None, None, None, listed)
+    reading = Reading(
+        SourceStatus("nvml", up=True), (DeviceReading(Device("GPU-0", 0, vendor), memory=memory),)
+    )
+    found = in_cgroups(tree, proc=str(tmp_path / "proc"), readings=(reading,))
+    assert ("the driver's PIDs" in found) == is_told
+    if is_told:
+        told = found["the driver's PIDs"]
+        assert told.verdict is CheckVerdict.NOTE
+        assert told.found == "no file of a GPU is open in process 71"
 
 
 @pytest.mark.parametrize(
