@@ -35,6 +35,8 @@ class CgroupIdentity(NamedTuple):
     container outside any pod has a ``container_id``, and the ``unit`` that holds it where that is a
     user's or a machine's own. A host process has a ``unit`` only, or nothing. ``job`` is that of a
     batch system inside of the container (slurmd in a pod); whose the process is, it does not say.
+    ``nested`` is the id of a container inside of one outside of pods: a node in a container may
+    keep those of its pods in no pod's directory.
     """
 
     pod_uid: str | None = None
@@ -44,6 +46,7 @@ class CgroupIdentity(NamedTuple):
     enclosing: tuple[PodSlot, ...] = ()
     unit: Unit | None = None
     job: Unit | None = None
+    nested: str | None = None
 
 
 class ProcessInfo(NamedTuple):

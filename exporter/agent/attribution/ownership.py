@@ -94,7 +94,8 @@ def member_of(
         uid = table.by_kubelet_uid.get(pod_uid)
         if uid:
             return Member(uid, _unnamed_container(table.pods[uid], sandboxes))
-    return None
+    nested = table.by_container_id.get(identity.nested or "")
+    return Member(*nested) if nested else None
 
 
 def is_unnamed(identity: CgroupIdentity, member: Member, table: PodTable) -> bool:

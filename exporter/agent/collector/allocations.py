@@ -39,6 +39,7 @@ SeenOn = Callable[[], Mapping[Member, Sequence[str]]]
 """The devices on which each container of a pod has a process now, by UUID."""
 
 LONGEST_SEARCH_NS = 60 * 10**9
+NOT_EXPORTED = "its limits are not exported"
 MAX_LINES = 5  # in the log for one reason in one namespace: who makes many pods fills no disk
 
 # What follows from an annotation that is not accepted, and what to do.
@@ -197,7 +198,7 @@ class Allocations:
                 if problem.devices:
                     self._suspected.setdefault(uid, []).append(problem)
                 else:
-                    self._log(living[uid], problem)
+                    self._log(living[uid], problem, is_read=bool(one.allocations))
         # A pod that is not decoded yet, or has too many allocations, is not one without any:
         # nothing is free because of it.
         pending = (u for u, pod in living.items() if u not in found and may_have_any(pod, node))
@@ -232,7 +233,8 @@ class Allocations:
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in self._decoded}
         self._logged = {problem for problem in self._logged if problem[0] in table.pods}
 
-    def _log(self, pod: Pod, problem: DecodeProblem) -> None:
+    def _log(self, pod: Pod, problem: DecodeProblem, *, is_read: bool = False) -> None:
+        """Counts and logs a problem; ``is_read``: the pod has allocations all the same."""
         scheme, reason = problem.scheme, problem.reason
         if (pod.uid, scheme, reason) in self._logged:
             return
@@ -251,7 +253,8 @@ class Allocations:
         self._lines[pod.namespace, reason] += 1
         left = MAX_LINES - self._lines[pod.namespace, reason]
         if left >= 0:
-            outcome = OUTCOMES.get(reason, "its limits are not exported")
+            otherwise = "what else is read of it is exported" if is_read else NOT_EXPORTED
+            outcome = OUTCOMES.get(reason, otherwise)
             logger.warning(
                 "pod %s/%s: its %s allocation cannot be read (%s: %s); %s%s",
                 *(pod.namespace, pod.name, scheme, reason, problem.detail, outcome),

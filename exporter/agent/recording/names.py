@@ -206,6 +206,7 @@ class Pseudonyms(Names):
             ),
             unit=identity.unit and self._unit(identity.unit),
             job=identity.job and self._unit(identity.job),
+            nested=self._maybe(identity.nested),
         )
 
     def _unit(self, unit: Unit) -> Unit:

@@ -102,3 +102,27 @@ def test_one_jobs_name_is_no_other_process_of_the_container(tmp_path: Path) -> N
     tree = ContainerTree(str(root), ManualClock())
     tree.review()
     assert tree.group_kinds == {"pod", "host"}
+
+
+INNER = "d" * 64
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/machine.slice/libpod-{CID}.scope/container/system.slice/crio-{INNER}.scope",
+        f"/machine.slice/libpod-{CID}.scope/container/k8s.io/{INNER}",
+        f"/docker/{CID}/k8s.io/{INNER}/init.scope",
+    ],
+)
+def test_a_container_of_a_pod_inside_of_a_node_in_a_container_is_the_pods(path: str) -> None:
+    """A node made by Podman, whose kubelet keeps containers in no directory of their pods."""
+    pod = Pod(UID, "ml", "train", containers=(Container("main", container_ids=(INNER,)),))
+    table = PodTable(1, {UID: pod}, {UID: UID}, {INNER: (UID, "main")})
+    identity = parse_path(path)
+    assert owner_of(identity, table) == ContainerKey("ml", "train", "main")
+    assert owner_of(identity, PodTable()).group == CID  # type: ignore[union-attr] # a group
+    # Who is known from outside has all that is inside, and a user's container is no pod's.
+    assert owner_of(parse_path(path), TABLE) == ContainerKey("slurm", "worker-0", "slurmd")
+    own = parse_path(f"/user.slice/user-1000.slice/libpod-{CID}.scope/k8s.io/{INNER}")
+    assert owner_of(own, table) == GroupKey("podman", f"1000/{CID}")

@@ -58,6 +58,25 @@ def test_an_override_says_which_card_a_number_means(basis: str | None, device: s
     assert devices(Allocations(rules).of(TABLE, NODE, dict)) == [device]
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "2048"}, "what else is read of it"),
+        ({"nvidia.com/gpu": "1k"}, "its limits are not exported"),
+    ],
+)
+def test_the_log_says_whether_anything_of_a_pod_is_exported(
+    limits: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = "hami.io/vgpu-devices-allocated"
+    own = Pod(
+        "u", "n", "p", containers=(Container("a", limits=limits),), annotations={key: "GPU-0"}
+    )
+    found = Allocations(Rules()).of(indexed({own.uid: own}, 1), NODE, dict)
+    assert ("what else" in said) == bool(found)
+    assert said in caplog.text
+
+
 def test_an_override_is_for_its_scheme_alone() -> None:
     allocations = Allocations(make((), {"tke-qgpu": "minor"}))
     assert devices(allocations.of(TABLE, NODE, dict)) == ["GPU-2"]

@@ -345,6 +345,9 @@ def _inside_container(place: PathState, name: str) -> PathState:
     identity, inner = place.identity, place.inner
     if is_job(inner):
         return place
+    if identity.pod_uid is None and identity.unit is None and identity.nested is None:
+        own = _container(place.name, name)
+        identity = identity._replace(nested=own[0]) if own else identity
     opened, named = place.patterns.further(place.opened, place.beginning, name)
     inner = _of_pattern(named, None) if named else below(inner, place.name, name)
     if inner is not None and is_job(inner):

@@ -167,14 +167,16 @@ class _Walker:
         ours = [pid for pid in pids if pid]
         self._skipped["malformed"] += len(lines) - len(pids)
         self._skipped["foreign_pid"] += len(pids) - len(ours)
-        # The processes keep the job that they are in. The container is one, whatever jobs run
-        # in it, so it is entered without a job.
-        without_job = identity if identity.job is None else identity._replace(job=None)
-        self._identities.add(without_job)
+        # The processes keep the job or container that they are in. The container is one, whatever
+        # runs in it, so it is entered without.
+        own = identity
+        if identity.job is not None or identity.nested is not None:
+            own = identity._replace(job=None, nested=None)
+        self._identities.add(own)
         self._by_pid.update(dict.fromkeys(ours, identity))
         # A user's or a machine's, which has a unit, may have taken another's id.
         if identity.container_id is not None and identity.unit is None:
-            self._by_container[identity.container_id] = without_job
+            self._by_container[identity.container_id] = own
 
     def _read(self, path: str) -> bytes:
         content = read_long(path, LARGEST_LIST)

@@ -137,7 +137,8 @@ class Kubelet:
         if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
             return KubeletError(
                 f"the kubelet's answer to {method} has more than {MAX_ANSWER >> 20} MiB: delete "
-                "pods that have ended, or let the device plugin hand out larger units",
+                "pods that have ended; let a device plugin hand out larger units, or a DRA driver "
+                "name each device of a claim once",
                 code,
             )
         return KubeletError(f"the kubelet answers {method} with {code}: {details}", code)
