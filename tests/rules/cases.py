@@ -97,6 +97,8 @@ def _books(whole: str, part: str, rate: float) -> Example:
                 group: None,
                 f'mgpu_group_core_seconds_total{{{GPU},kind="docker",group="x"}}': f"0+1{HOURS}",
             },
+            "all of groups was": {group: None},
+            "all of pods was": {mine: None, PODS: f"1{HOURS}"},
         },
     )
     return _on_two(example)
@@ -372,11 +374,18 @@ CASES: dict[str, Example] = {
     "MgpuBooksOutOfBalance decoder": _same_books("decoder_seconds_total", 0.5),
     "MgpuBooksOutOfBalance energy": _same_books("energy_joules_total", 250),
     "MgpuBooksOutOfBalance memory": Example(
-        {USED: f"10e9{HOURS}", HELD: f"8e9{HOURS}", BY_NOBODY: f"1e9{HOURS}"},
+        {
+            USED: f"10e9{HOURS}",
+            HELD: f"7e9{HOURS}",
+            UNIT_HOLDS: f"1e9{HOURS}",
+            BY_NOBODY: f"1e9{HOURS}",
+        },
         {
             "they add up": {BY_NOBODY: f"2e9{HOURS}"},
+            "groups were left out": {UNIT_HOLDS: None},
             "next to nothing is held": {USED: f"5e7{HOURS}"},
             "containers were left out": {HELD: None, POD_CORE: f"0{HOURS}"},
+            "all of pods was left out": {HELD: None, PODS: f"1{HOURS}"},
         },
     ),
     "MgpuXidHardware": Example(
