@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,76 @@ def test_pods_count_once_whatever_job_or_instance_scrapes_them(
 ) -> None:
     name = f"namespace_workload_container:mgpu_{record}:count"
     expect(name.join(("max(", ")")), count, OF_TWO_PODS, tmp_path)
+
+
+COPIES = {
+    "one": [NODE],
+    "two containers": [NODE, f'{NODE},container="exporter"'],
+    "two replicas": [f'{NODE},replica="{name}"' for name in "ab"],
+    "two jobs and addresses": SCRAPED_BY,
+    "a cluster's name and none": [NODE, f'{NODE},cluster="c"'],
+}
+PARTS = {"used": 0.5, "allocated_idle": 0.25, "unallocated": 0.25}
+
+
+def _card(target: str, uuid: str = "GPU-a", end: str = "180") -> dict[str, str]:
+    """What a target shows of a card: three quarters are kept for ``n``, which uses a half."""
+    card = f'{target},gpu="0",uuid="{uuid}"'
+    mine = f'{target},namespace="n",uuid="{uuid}"'
+    return {
+        f'mgpu_device_info{{{card},parent_uuid="",model="L4"}}': f"1x{end}",
+        f"mgpu_device_unallocated_gpu_seconds_total{{{card}}}": f"0+15x{end}",
+        f"mgpu_device_overcommitted_gpu_seconds_total{{{card}}}": f"0x{end}",
+        f"mgpu_namespace_allocated_gpu_seconds_total{{{mine}}}": f"0+45x{end}",
+        f"mgpu_namespace_core_seconds_total{{{mine}}}": f"0+30x{end}",
+        f'mgpu_group_kind_core_seconds_total{{{target},kind="docker",uuid="{uuid}"}}': f"0x{end}",
+        f"mgpu_exporter_cycles_total{{{target}}}": "0+60x180",
+        f"up{{{target}}}": "1x180",
+    }
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize("copies", COPIES)
+def test_a_card_costs_once_however_many_targets_show_it(copies: str, tmp_path: Path) -> None:
+    series = {k: v for target in COPIES[copies] for k, v in _card(target).items()}
+    parts = [  # each at a digit of its own
+        f'sum(namespace:mgpu_billed_gpus:rate5m{{part="{part}",method="{method}"}}) * 10 ^ {2 * at}'
+        for at, (method, part) in enumerate(product(("allocation", "use"), PARTS))
+    ]
+    worth = sum(share * 100**at for at, share in enumerate([*PARTS.values()] * 2))
+    expect(f"({' + '.join(parts)})", round(worth, 4), series, tmp_path)
+
+
+@pytest.mark.program("promtool")
+def test_a_uuid_that_is_a_place_is_a_card_in_each_node(tmp_path: Path) -> None:
+    place = "DRM-0000:50:00.0"
+    other = NODE.replace("gpu-node-1", "gpu-node-2")
+    series = {**_card(NODE, place), **_card(other, place)}
+    series |= _card(NODE.replace("mgpu-exporter", "x"), place)
+    expect("sum(card:mgpu_device:model)", 2, series, tmp_path)
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize(
+    ("what", "cards"),
+    [
+        ({}, 0),
+        ({f"up{{{NODE}}}": "1x30 0x150"}, 1),
+        ({f"mgpu_exporter_unreadable_devices{{{NODE}}}": "0x30 1x150"}, 1),
+        ({f"mgpu_exporter_cycles_total{{{NODE}}}": "0+60x30 1800x150"}, 1),
+    ],
+    ids=["it answers without the card", "it does not answer", "it cannot read one", "it is stuck"],
+)
+@pytest.mark.parametrize("other", [True, False], ids=["one of two", "the only one"])
+def test_a_card_ends_where_its_exporter_answers_without_it(
+    what: dict[str, str], cards: int, tmp_path: Path, *, other: bool
+) -> None:
+    gone = {name: values if "up{" in name or "cycles" in name else f"{values} stale"
+            for name, values in _card(NODE, end="30").items()}  # fmt: skip
+    stays = _card(NODE, "GPU-b") if other and not f"up{{{NODE}}}" in what else {}
+    expected = cards + bool(stays)
+    expression = "count(card:mgpu_device:model) or vector(0)"
+    expect(expression, expected, {**gone, **stays, **what}, tmp_path, 90)
 
 
 # promtool evaluates all groups each minute, also one that says another interval
