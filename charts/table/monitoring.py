@@ -1,6 +1,6 @@
 """What reads the metrics. Off by default where it needs somebody else's custom resources."""
 
-from charts.table.monitors import monitor
+from charts.table.monitors import api_version, monitor
 from charts.table.value import (
     MORE_LABELS,
     NUMBER,
@@ -39,6 +39,7 @@ MONITORING = (
                 SWITCH,
                 "A PrometheusRule with the repository's recording rules and alerts.",
             ),
+            api_version("prometheusRule"),
             Value("prometheusRule.namespace", "", TEXT, "Its namespace, if another."),
             Value(
                 "prometheusRule.labels", {}, MORE_LABELS, "Labels by which Prometheus selects it."

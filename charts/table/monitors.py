@@ -60,16 +60,21 @@ _TLS = {  # files of Prometheus' own pod are for a ServiceMonitor only
 _SIZE: Schema = {"type": "string", "pattern": "^(0|([0-9]*[.])?[0-9]+((K|M|G|T|E|P)i?)?B)?$"}
 
 
+def api_version(kind: str) -> Value:
+    """Which API the objects of a kind are of: other operators serve the same ones in their own."""
+    name = {"type": "string", "pattern": r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/v[0-9][a-z0-9]*$"}
+    about = (
+        "Whose: the Prometheus Operator's, Azure's (`azmonitoring.coreos.com/v1`), that of "
+        "OpenShift's Cluster Observability Operator (`monitoring.rhobs/v1`), or another."
+    )
+    return Value(f"{kind}.apiVersion", "monitoring.coreos.com/v1", name, about)
+
+
 def monitor(kind: str, enabled: str) -> tuple[Value, ...]:
     """Both kinds have the same values."""
     return (
         Value(f"{kind}.enabled", False, SWITCH, enabled),
-        Value(
-            f"{kind}.apiVersion",
-            "monitoring.coreos.com/v1",
-            choice("monitoring.coreos.com/v1", "azmonitoring.coreos.com/v1"),
-            "Whose: the Operator's, or that of Azure's managed Prometheus (`azmonitoring…`).",
-        ),
+        api_version(kind),
         Value(f"{kind}.namespace", "", TEXT, "Its namespace, if another."),
         Value(f"{kind}.labels", {}, MORE_LABELS, "Labels by which Prometheus selects it."),
         Value(f"{kind}.annotations", {}, PAIRS, "Its annotations."),

@@ -209,7 +209,7 @@ def test_a_card_ends_where_its_exporter_answers_without_it(
 ) -> None:
     gone = {name: values if "up{" in name or "cycles" in name else f"{values} stale"
             for name, values in _card(NODE, end="30").items()}  # fmt: skip
-    stays = _card(NODE, "GPU-b") if other and not f"up{{{NODE}}}" in what else {}
+    stays = _card(NODE, "GPU-b") if other and f"up{{{NODE}}}" not in what else {}
     expected = cards + bool(stays)
     expression = "count(card:mgpu_device:model) or vector(0)"
     expect(expression, expected, {**gone, **stays, **what}, tmp_path, 90)

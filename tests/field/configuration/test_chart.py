@@ -397,6 +397,23 @@ def test_a_monitor_may_be_of_azures_group(value: str) -> None:
     assert rendered.one(f"{value[0].upper()}{value[1:]}")["apiVersion"] == azure
 
 
+@report(
+    source="openshift/route-monitor-operator#270, infrawatch/documentation#523",
+    seen="OpenShift's Cluster Observability Operator has monitors and rules in a group of its own, and "
+    "it does not see what names the Prometheus Operator's.",
+    first="wrong",
+    group="configuration",
+    kind="one platform's name for all",
+)
+@pytest.mark.parametrize("value", ["podMonitor", "serviceMonitor", "prometheusRule"])
+def test_monitors_and_rules_may_be_of_any_group(value: str) -> None:
+    group = "monitoring.rhobs/v1"
+    rendered = render({value: {"enabled": True, "apiVersion": group}})
+    assert rendered.one(f"{value[0].upper()}{value[1:]}")["apiVersion"] == group
+    with pytest.raises(Refused):
+        render({value: {"enabled": True, "apiVersion": "monitoring.rhobs"}})
+
+
 # --- Grafana --------------------------------------------------------------------------------------
 
 
