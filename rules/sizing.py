@@ -9,7 +9,13 @@ from functools import partial
 
 import yaml
 
-from exporter.answers.prometheus.amounts import UNITS, Resource, steps_of_unit
+from exporter.answers.prometheus.amounts import (
+    UNITS,
+    Resource,
+    is_known,
+    smallest_of,
+    steps_of_unit,
+)
 from exporter.answers.prometheus.sizing import (
     CARDS,
     FIGURES,
@@ -73,6 +79,8 @@ def _figure(resource: Resource, figure: str) -> str:
     special: dict[str, Callable[[], str]] = {
         "day": lambda: str(_DAY_S // RECORDED_S),
         "by": lambda: _steps(resource),
+        "stepped": lambda: _stepped(resource),
+        "smallest": lambda: _smallest(resource),
     }
     return special.get(figure, lambda: _asked(resource, figure))()
 
@@ -97,3 +105,23 @@ def _steps(resource: Resource) -> str:
     ]
     found.append(f"last_over_time({LEVEL}{CARDS}[{LATELY}]) * 0 + {usual!r}")
     return f"min without (scheme) ({' or '.join(found)})"
+
+
+def _stepped(resource: Resource) -> str:
+    """There for workloads whose sharing systems have steps that are all known."""
+    known = "|".join(
+        sorted(scheme for scheme, of in UNITS if of is resource and is_known(scheme, of))
+    )
+    there = f"last_over_time({LEVEL}{CARDS}{{scheme%s{known!r}}}[{LATELY}])".replace("'", '"')
+    return f"max without (scheme) ({there % '=~'}) unless max without (scheme) ({there % '!~'})"
+
+
+def _smallest(resource: Resource) -> str:
+    """The smallest amount of the systems that have one, of each workload."""
+    found = {scheme: smallest_of(scheme, resource) for scheme, of in UNITS if of is resource}
+    each = [
+        f'last_over_time({LEVEL}{CARDS}{{scheme="{scheme}"}}[{LATELY}]) * 0 + {amount!r}'
+        for scheme, amount in sorted(found.items())
+        if amount
+    ]
+    return f"max without (scheme) ({' or '.join(each)})"

@@ -35,6 +35,33 @@ _DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 _LOCAL = "http://localhost"  # of a socket of this host
 
 
+# Where servers and gateways say in JSON why they refuse, the best first.
+_WORDS = ("message", "error_description", "error", "detail", "details", "errors", "msg", "reason")
+_DEEPEST = 4  # of an answer that only says why
+
+
+def _words_of(begin: str) -> str:
+    """What an answer says in words: in whatever JSON they come, else as it is."""
+    try:
+        return _found(json.loads(begin), _DEEPEST) or begin
+    except (ValueError, RecursionError):
+        return begin
+
+
+def _found(said: object, depth: int) -> str:
+    """The words of a value: its own, or what stands under the best of its names."""
+    if isinstance(said, str):
+        return said
+    if not depth:
+        return ""
+    if isinstance(said, list):
+        return next(filter(None, (_found(one, depth - 1) for one in said)), "")
+    if not isinstance(said, dict):
+        return ""
+    named = {name.lower(): value for name, value in said.items()}
+    return next(filter(None, (_found(named.get(name), depth - 1) for name in _WORDS)), "")
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """Credentials for a server, and its trusted authorities; ``ca_file`` "": the machine's own."""
@@ -117,14 +144,15 @@ class HttpClient(BoundedClient):
 
     def _refusal(self, status: int, begin: str) -> str:
         # A server may repeat what it was shown. No secret is written into a message.
-        repeats_it = any(secret and secret in begin for secret in self._secrets)
-        own = "" if repeats_it else super()._refusal(status, begin)
+        words = _words_of(begin)
+        repeats_it = any(secret and secret in begin + words for secret in self._secrets)
+        own = "" if repeats_it else super()._refusal(status, words)
         if status in _DENIED:
             if "org id" in own.lower():  # Mimir and Cortex, which have several tenants
                 return (
                     f"asks whose series it shall look at: --header 'X-Scope-OrgID: TENANT' ({own})"
                 )
-            says = f"; it says: {own}" if own and own[0] not in "<{" else ""
+            says = f"; it says: {own}" if own and own[0] != "<" else ""
             if status == HTTPStatus.FORBIDDEN:
                 return (
                     f"does not let you see this, by {self._shown or 'no password or token'}; its "

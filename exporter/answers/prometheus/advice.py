@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.answers.prometheus.amounts import Resource, steps_of_unit
+from exporter.answers.prometheus.amounts import Resource, is_known, smallest_of, steps_of_unit
 from exporter.answers.prometheus.client import Labels, Prometheus, label, quoted, renamings
 from exporter.answers.prometheus.ranges import written
 from exporter.answers.prometheus.sizing import (
@@ -142,6 +142,10 @@ class _Reader:
                 }
                 own["day"] = _DAY_S // self._step_s
                 own["by"] = min(steps_of_unit(scheme, resource) for scheme in some)
+                if all(is_known(scheme, resource) for scheme in some):
+                    own["stepped"] = 1.0
+                if smallest := max(smallest_of(scheme, resource) for scheme in some):
+                    own["smallest"] = smallest
                 advice = _advice(resource, own, some[-1])
                 if advice is not None:
                     yield workload, advice

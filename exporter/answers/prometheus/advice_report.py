@@ -9,6 +9,7 @@ import yaml
 from exporter.answers.prometheus.advice import Advice, Found, Workload
 from exporter.answers.prometheus.amounts import DEVICES, Resource, asked, is_known
 from exporter.answers.prometheus.ranges import written
+from exporter.answers.prometheus.sizing import Outcome
 from exporter.shown.words import gib, joined
 
 FORMATS = ("table", "json", "yaml")
@@ -24,6 +25,7 @@ _WORDS = {
     "at_limit": "it used all it may have: it may need more",
     "full_card": "its card was full: it may need more",
     "not_promised": "its sharing system promises no amount",
+    "no_step": "it needs less, but its sharing system is not known to have a smaller amount",
     "short_lived": "its pods live for less than an hour",
 }
 
@@ -83,7 +85,11 @@ def _table(found: Found, since_s: int, until_s: int) -> str:
 
 def _unknown_steps(advice: Sequence[Advice]) -> str:
     """Of which systems it is not known in what steps they take an amount, or they take none."""
-    changed = [one for one in advice if one.recommended not in {None, one.allocated}]
+    changed = [
+        one
+        for one in advice
+        if one.recommended not in {None, one.allocated} or one.outcome is Outcome.NO_STEP
+    ]
     unknown = [one for one in changed if not is_known(one.scheme, one.resource)]
     devices = sorted({one.scheme for one in unknown} & DEVICES)
     of = sorted({f"{one.resource} of {one.scheme}" for one in unknown if one.scheme not in DEVICES})

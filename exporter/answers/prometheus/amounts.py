@@ -107,6 +107,12 @@ def steps_of_unit(scheme: str, resource: Resource) -> float:
     return round(1 / step) if resource is _CORE else 1 / step
 
 
+def smallest_of(scheme: str, resource: Resource) -> float:
+    """The smallest amount that the system takes, if that is more than one step; else 0."""
+    unit = UNITS.get((scheme, resource))
+    return unit.least * unit.size if unit and unit.least > 1 else 0.0
+
+
 def is_known(scheme: str, resource: Resource) -> bool:
     """Whether the step in which the system takes it is known."""
     unit = UNITS.get((scheme, resource))

@@ -42,6 +42,7 @@ class Outcome(Enum):
     AT_LIMIT = "at_least", "at_limit"
     FULL_CARD = "at_least", "full_card"
     NO_LIMIT = "at_least", "not_promised"
+    NO_STEP = "keep", "no_step"
     LOWER = "lower", ""
     RAISE = "raise", ""
     KEEP = "keep", ""
@@ -71,8 +72,8 @@ class Asked(NamedTuple):
 _CORE, _USED = "mgpu_core_seconds:max_rate5m_15m", "mgpu_memory_used_bytes:max_15m"
 _NEEDED, _PODS = "mgpu_memory_needed_bytes:max_15m", "mgpu_lasting_pods:count"
 CARDS = "mgpu_allocations:count"
-# Amounts are of one card. ``by`` and ``day`` are figures too: the steps of one unit that the
-# sharing system has, and the values of a day.
+# Amounts are of one card. Figures too are: ``day``, the values of a day; ``by``, the steps of one
+# unit that the sharing system has; ``stepped``, there if these are known; ``smallest``, an amount.
 _OF_BOTH = {
     "there": Asked(CARDS, "last_over_time", LATELY),
     "cards": Asked(CARDS, "last_over_time", NOW),
@@ -106,7 +107,9 @@ _needed, _allocated, _usable = figure("needed"), figure("allocated"), figure("us
 _steps, _day, _full, _by = figure("steps"), figure("day"), figure("full"), figure("by")
 _known = figure("known")
 _target, _outcome = figure("target"), figure("outcome")
-_rounded = steps(_needed * MARGIN, _by) / _by
+_stepped = steps(_needed * MARGIN, _by) / _by
+_rounded = (figure("smallest") > _stepped).or_(_stepped)
+_is_too_much = _allocated > _target * (_day / _known + 1)
 _is_full = _full >= FULL  # vLLM's cache
 # A program that takes a constant part at once says nothing of its need.
 _is_flat = (_needed >= _allocated.or_(_usable) * MOST).and_(figure("least") >= _needed * FLAT)
@@ -140,7 +143,9 @@ def _outcomes(cases: Mapping[Outcome, Formula]) -> Formula:
         Outcome.SHORT_LIVED: figure("lasting").is_(0),
         Outcome.UNMEASURED: _known.or_(_steps * 0) / _steps < LEAST_KNOWN,
         # Less is advised beyond an upper bound only: the nearer, the longer it was measured.
-        Outcome.LOWER: _allocated > _target * (_day / _known + 1),
+        # Where no smaller step is known, as below a whole card or a MIG instance, none is promised.
+        Outcome.NO_STEP: _is_too_much.unless(figure("stepped")),
+        Outcome.LOWER: _is_too_much,
         Outcome.RAISE: _allocated < _target,
         Outcome.KEEP: _allocated,
         **cases,
@@ -150,7 +155,7 @@ def _outcomes(cases: Mapping[Outcome, Formula]) -> Formula:
 
 
 _TARGETS: Mapping[Resource, Formula] = {
-    Resource.CORE: _rounded.at_most(1),
+    Resource.CORE: _stepped.at_most(1),  # no system has a smallest amount of it
     Resource.MEMORY: (_usable < _rounded).or_(_rounded),
 }
 # What follows from the figures, each also from the ones before it.

@@ -73,6 +73,9 @@ LOADS = (
     Load("ended", 0.5, 16, (steady(0.2),), waves(3, 4), life=(0, 0.8)),
     Load("stepped", 0.5, 16, (steady(0.2),), waves(11, 13), scheme="tke-qgpu"),
     Load("on-step", 0.25, 16, (steady(0.2),), waves(11, 13), scheme="tke-qgpu"),
+    Load("mig", 1 / 7, 10, (steady(0.001),), waves(0.5, 1), scheme="nvidia-device-plugin"),
+    Load("unknown-step", 0.5, 16, (steady(0.2),), waves(3, 4), scheme="aliyun-ack"),
+    Load("smallest", 0.5, 0.25, (steady(0.4),), steady(0.1), scheme="vke-mgpu"),
     Load("dark", 0.5, 16, (steady(0.2),), waves(11, 13), dark=0.2),
 )
 # Of vLLM's cache: its size, and how full it is by the second of two hours.
@@ -91,6 +94,13 @@ TRUTH: dict[tuple[str, str], tuple[str, str | None, float | None]] = {
     ("jax", "memory"): ("refused", "preallocated", None),
     ("vllm", "core"): ("keep", None, 0.5),
     ("vllm", "memory"): ("lower", None, 9.66),  # 6.4 of weights, and a quarter of 8 of KV cache
+    # Nothing is smaller than a MIG instance; of ACK no document says the step of the core.
+    ("mig", "core"): ("keep", "no_step", 1 / 7),
+    ("mig", "memory"): ("keep", "no_step", 10),
+    ("unknown-step", "core"): ("keep", "no_step", 0.5),
+    ("unknown-step", "memory"): ("lower", None, 5),
+    ("smallest", "core"): ("keep", None, 0.5),
+    ("smallest", "memory"): ("keep", None, 0.25),  # 256 MiB are the least that mGPU gives
     ("limited", "core"): ("at_least", "at_limit", 0.29),
     ("limited", "memory"): ("at_least", "at_limit", 18.3),
     ("nightly", "core"): ("refused", "short_lived", None),

@@ -136,6 +136,9 @@ def test_a_file_may_log_in_by_a_header_but_not_twice(server: Server, tmp_path: P
 NO_CREDENTIALS = "asks for a user and a password, or a token, and none was given"
 
 
+ESCAPED = '{{"message": "{}"}}'.format("".join(f"\\u{ord(each):04x}" for each in SECRET))
+
+
 @pytest.mark.parametrize(
     ("status", "credentials", "body", "words"),
     [
@@ -152,6 +155,20 @@ NO_CREDENTIALS = "asks for a user and a password, or a token, and none was given
         (401, Credentials(headers=(("X-Api-Key", SECRET),)), b"", "refuses the header X-Api-Key"),
         (401, Credentials(token=SECRET), SECRET.encode(), "refuses the token"),
         (400, Credentials(token=SECRET), SECRET.encode(), "no reason given"),
+        *(
+            (status, Credentials(token=SECRET), body, "it says: Missing Authentication Token")
+            for status in (401, 403)
+            for body in (
+                b'{"message": "Missing Authentication Token"}',
+                b'{"Message":"Missing Authentication Token","code":7}',
+                b'{"error": {"code": 403, "message": "Missing Authentication Token"}}',
+                b'[{"errors": [{"detail": "Missing Authentication Token"}]}]',
+                b'"Missing Authentication Token"',
+            )
+        ),
+        (403, Credentials(), b'{"code": 7, "x": "y"}', 'it says: {"code": 7, "x": "y"}'),
+        (403, Credentials(), b'{"message": "cut', 'it says: {"message": "cut'),
+        (403, Credentials(token=SECRET), ESCAPED.encode(), "by the token; its operator may"),
     ],
 )
 def test_a_refusal_says_what_was_refused(
