@@ -414,3 +414,38 @@ def test_a_card_that_the_node_does_not_have_is_no_other_card(tmp_path: Path) -> 
     unallocated = by(page, "device_unallocated_gpu_seconds_total", "uuid")
     # The pod runs, so it may have the card that took the place of the one it names.
     assert unallocated["GPU-0",] == pytest.approx(69 * 0.95, abs=3)
+
+
+@report(
+    source="NVIDIA/k8s-device-plugin#335, kubernetes/kubernetes#104099",
+    seen="The process of a pod that was deleted by force lives on beside that of its successor of "
+    "the same name, whose ratio then counts both.",
+    first="wrong",
+    group="kubernetes",
+    kind="one name is not one thing for ever",
+)
+def test_what_a_pod_deleted_by_force_still_uses_is_not_its_successors(tmp_path: Path) -> None:
+    old, new = (
+        FieldPod(
+            "web-0",
+            {"main": asks(15 * 1024, 50)},
+            annotations={ALLOCATED: "GPU-0,NVIDIA,15360,50:;"},
+        )
+        for _ in range(2)
+    )
+    new.uid = "11111111-2222-4333-8444-555555555555"
+    new.ids = {"main": "5" * 64}
+    with field_node(tmp_path, Gpu(0), annotations=NODE) as node:
+        node.pod(old.document())
+        node.start(old.cgroup("main"), 0, duty=0.3, period=0.5, memory=10 * GIB)
+        before = node.run(40)
+        node.delete(old.document())
+        node.pod(new.document())
+        node.start(new.cgroup("main"), 0, duty=0.3, period=0.5, memory=10 * GIB)
+        after = node.run(40)
+    for page in (before, after):
+        ratio = by(page, "pod_memory_limit_utilization_ratio", "pod")["web-0",]
+        assert ratio == pytest.approx(2 / 3, abs=0.01)
+        assert by(page, "pod_core_limit_utilization_ratio", "pod")["web-0",] < 0.65
+    left = by(after, "group_memory_used_bytes", "kind", "group")
+    assert [(kind, used) for (kind, _), used in left.items()] == [("pod", 10 * GIB)]

@@ -1,7 +1,8 @@
 """Keeps the pods of this node over time and builds a ``model.PodTable``. Pure.
 
 A deleted pod stays for a grace period, marked, so that the last samples of its processes keep
-their labels. Each change makes a new table; the old one never changes.
+their labels. Where another pod has its name the period is short: a process that lives on, as after a
+deletion by force, is none of its successor's. Each change makes a new table; the old one never changes.
 
 How many pods are kept is bounded, of those that live, have ended and are deleted each: a tenant may
 make as many as he likes. At a bound the namespace that has most loses one.
@@ -16,6 +17,7 @@ from exporter.agent.sources.pods.decode import ended
 from exporter.model import Pod, PodName, PodTable
 
 GRACE_NS = 60 * 10**9
+REPLACED_NS = 5 * 10**9  # the same, of a pod whose name another one has
 MAX_DELETED = 500  # kept so long; beyond that the first of the namespace with most leave at once
 MAX_ENDED = 1_000  # that are not deleted; the kubelet bounds the pods that run, and not these
 MAX_LIVING = 10_000
@@ -85,6 +87,7 @@ class PodStore:
                 self.delete(other, now_ns)
         self._leaves_at.pop(pod.uid, None)
         self._put(pod)
+        self._hasten(pod, now_ns)
 
     def delete(self, pod: Pod, now_ns: int) -> None:
         """Mark a pod as deleted; ``pod`` is its last state."""
@@ -101,6 +104,13 @@ class PodStore:
             if not pod.deleted:
                 self._leaves_at.pop(pod.uid, None)
                 self._put(pod)
+                self._hasten(pod, now_ns)
+
+    def _hasten(self, pod: Pod, now_ns: int) -> None:
+        """Lets the deleted pods that had the name of this one leave soon."""
+        for uid in self._named.get((pod.namespace, pod.name), set()) - {pod.uid}:
+            if uid in self._leaves_at:
+                self._leaves_at[uid] = min(self._leaves_at[uid], now_ns + REPLACED_NS)
 
     def adopt(self, pods: Iterable[Pod], now_ns: int) -> None:
         """Keep, as deleted, the living pods of another source that this one does not have."""
