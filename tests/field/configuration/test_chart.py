@@ -399,8 +399,8 @@ def test_a_monitor_may_be_of_azures_group(value: str) -> None:
 
 @report(
     source="openshift/route-monitor-operator#270, infrawatch/documentation#523",
-    seen="OpenShift's Cluster Observability Operator has monitors and rules in a group of its own, and "
-    "it does not see what names the Prometheus Operator's.",
+    seen="OpenShift's Cluster Observability Operator has monitors and rules in a group of its own, "
+    "and it does not see what names the Prometheus Operator's.",
     first="wrong",
     group="configuration",
     kind="one platform's name for all",

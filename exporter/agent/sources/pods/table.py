@@ -1,8 +1,9 @@
 """Keeps the pods of this node over time and builds a ``model.PodTable``. Pure.
 
 A deleted pod stays for a grace period, marked, so that the last samples of its processes keep
-their labels. Where another pod has its name the period is short: a process that lives on, as after a
-deletion by force, is none of its successor's. Each change makes a new table; the old one never changes.
+their labels. Where another pod has its name the period is short: a process that lives on, as after
+a deletion by force, is none of its successor's. Each change makes a new table; the old one never
+changes.
 
 How many pods are kept is bounded, of those that live, have ended and are deleted each: a tenant may
 make as many as he likes. At a bound the namespace that has most loses one.
