@@ -19,12 +19,14 @@ from math import gcd
 
 from exporter.agent.allocations.devices import cards, common_memory
 from exporter.agent.allocations.quantities import natural_of, parse_natural, parse_quantity
+from exporter.agent.allocations.replicas import number_of_units
 from exporter.model import MIB, NodeFacts
 
 HAMI_REGISTERS = ("hami.io/node-nvidia-register", "4pd.io/node-nvidia-register")
 AMD_REGISTERS = ("hami.io/node-amd-register",)  # HAMi's pkg/device/amd/device.go
 VOLCANO_REGISTERS = ("volcano.sh/node-vgpu-register",)
 
+_CARDS = "volcano.sh/gpu-number"  # how many of them Volcano's plugin offers
 _MAX_LENGTH = 64 * 1024
 _MEMORY_FIELD = 2
 _ROUND = 10**6 << 10  # a number is rounder, the more it has in common with this
@@ -53,10 +55,13 @@ def memory_factor(node: NodeFacts, resource: str, keys: tuple[str, ...], stated:
     sizes = {card.uuid: (card.memory_bytes or 0) // MIB for card in found}
     units = _registered(node, keys)
     offered = parse_quantity(node.allocatable.get(resource, ""))
-    # What a node offers is the sum of all cards. It is divided only where they are alike.
-    is_divisible = common_memory(found) is not None and offered and offered % len(found) == 0
+    # What a node offers is the sum of all cards. It is divided only where they are alike. One that
+    # is lost is still offered.
+    counted = parse_quantity(node.allocatable.get(_CARDS, "")) or 0
+    count = max(counted, number_of_units(node, "nvidia.com/gpu", len(found)))
+    is_divisible = common_memory(found) is not None and offered and offered % count == 0
     if not units and offered and is_divisible:
-        units = dict.fromkeys(sizes, offered // len(found))
+        units = dict.fromkeys(sizes, offered // count)
     known = [(size, units[uuid] or 0) for uuid, size in sizes.items() if size and units.get(uuid)]
     if not known:
         return stated or 1

@@ -46,6 +46,14 @@ def test_factor_follows_from_what_the_node_offers(factor: int) -> None:
     assert memory_factor(facts, "volcano.sh/gpu-memory", (), 0) == factor
 
 
+@pytest.mark.parametrize("allocatable", [{"volcano.sh/gpu-number": "4"}, {}])
+def test_a_lost_card_changes_no_factor(allocatable: dict[str, str]) -> None:
+    offered = {"volcano.sh/gpu-memory": str(4 * (81559 // 10)), **allocatable}
+    left = tuple(replace(H100, uuid=f"GPU-{n}", index=n) for n in range(2))
+    facts = replace(node(*left, allocatable=offered), labels={"nvidia.com/gpu.count": "4"})
+    assert memory_factor(facts, "volcano.sh/gpu-memory", (), 0) == 10
+
+
 @pytest.mark.parametrize(
     ("facts", "stated", "expected"),
     [
