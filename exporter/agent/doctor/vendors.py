@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from exporter.agent.doctor.evidence import CheckResult, note, ok, problem
 from exporter.agent.doctor.privileges import AMD_DEVICES, FDINFO, HOST_PID, SYSFS
+from exporter.agent.sources.gpus.amd.source import ON_WSL
 from exporter.agent.sources.gpus.drm.holders import NESTED, REFUSED
 from exporter.model import PARTITIONED, DeviceReading, DeviceState, Reading, Unmeasured
 
@@ -90,7 +91,10 @@ class _Vendor(NamedTuple):
                 yield problem(self.name, found, self.kernel_log)
             else:
                 remedy = f"{self.remedy}; in a container mount the host's /sys"
-                yield problem(self.name, found, remedy, SYSFS)
+                if found == ON_WSL:
+                    yield problem(self.name, found, "run it on a machine whose Linux has the GPU")
+                else:
+                    yield problem(self.name, found, remedy, SYSFS)
             yield from devices_found(reading.devices, windows, self.kernel_log)
             return
         versions = {d.device.driver_version for d in reading.devices} - {""}

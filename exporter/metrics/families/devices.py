@@ -87,7 +87,7 @@ DEVICE: tuple[FamilyOf[DeviceFacts], ...] = (
     unmeasured("device"),
     _device(
         "utilization_ratio",
-        f"Share of time with work on the core, {WINDOW}.",
+        f"Share of a whole GPU's core time in use, {WINDOW}; a partition's is at most its part.",
         lambda d: d.average.core,
     ),
     _device(

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exporter.agent.sources.gpus.board_energy import BoardEnergy
+from exporter.agent.sources.gpus.heights import Rising
 
 SECOND, JOULE = 10**9, 10**6
 Told = tuple[int | None, int | None]
@@ -159,3 +162,35 @@ def test_a_driver_of_costly_calls_is_asked_for_power_while_the_counter_stands_al
 
     assert before == 0
     assert stands == [0, 90 * JOULE, 90 * JOULE, 90 * JOULE]
+
+
+@pytest.mark.parametrize(
+    ("counter", "used"),
+    [
+        pytest.param([1000, 1013, 10, 1039, 1052], 52, id="for one reading"),
+        pytest.param([1000, 1013, 10, 23, 36, 1065, 1078], 78, id="for some, in which it goes on"),
+        pytest.param([1000, 1013, 10, 10, 10, 1065, 1078], 78, id="for some, in which it stands"),
+        pytest.param([1000, 1013, 10, 1039, 20, 1065, 1078], 78, id="twice"),
+        pytest.param([1000, 1013, 990, 1003, 1016, 1029], 39, id="by a little, for good"),
+        pytest.param([1000, 1013, 0, 13, 26, 39], 52, id="to nothing, as after a reset"),
+        pytest.param(
+            [30, 43, 0, 13, 26, 39, 52, 65], 78, id="after which it passes its old height"
+        ),
+    ],
+)
+def test_a_counter_that_steps_back_counts_nothing_of_its_return(
+    counter: list[int], used: int
+) -> None:
+    found = joules([(value, None) for value in counter])
+    assert used - 26 <= sum(joule or 0 for joule, _ in found) <= used
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.sampled_from([0, 0, 20_000])), max_size=40))
+def test_a_counter_never_counts_more_than_it_rose_by(steps: list[tuple[int, int]]) -> None:
+    rising, truth = Rising(), 50_000
+    assert rising.take(truth) == 50_000
+    for used, back in steps:
+        truth += used
+        # Now and then it says so much less, and then the truth again.
+        rising.take(truth - back)
+    assert (rising.take(truth) or 0) <= truth

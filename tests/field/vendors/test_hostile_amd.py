@@ -1,12 +1,15 @@
 """One tenant fills a bound of AMD's boards, or a list fails: his neighbours are as without it."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from exporter.agent.doctor.vendors import OTHERS
 from exporter.agent.sources.gpus.amd import processes, turns
-from tests.agent.gpus.amd.trees import MI300X, Board
+from exporter.agent.sources.gpus.amd.source import AmdSource
+from tests.agent.gpus.amd.trees import MI300X, STRIX_HALO, TICKS, Board, remove, v1_6
 from tests.e2e.programs import Page
 from tests.field.vendors.boards import CORE, GIB, MEMORY, UNATTRIBUTED, VendorNode
 
@@ -202,3 +205,37 @@ def test_nobody_owns_a_folder_that_is_older_than_itself(node: VendorNode) -> Non
     assert [labels["group"] for labels, _ in page.all("mgpu_group_memory_used_bytes")] == [
         "job.service"
     ]
+
+
+def test_an_energy_counter_that_steps_back_and_returns_is_not_counted_twice(
+    node: VendorNode,
+) -> None:
+    """As reported of amdsmi (ROCm/amdsmi#115)."""
+    board = node.tree.add(MI300X)
+    for second in range(14):
+        joules = 20_000 + 13 * second
+        board.metrics(v1_6((joules if second != 7 else joules - 1290) * TICKS))
+        node.cycle()
+    counted = node.page().value("mgpu_device_energy_joules_total") or 0
+    assert 12 * 11 <= counted <= 13 * 13
+
+
+def test_an_apu_has_no_more_of_its_hosts_memory_than_there_is(node: VendorNode) -> None:
+    """As of a gfx1151 with 8 GiB carved out, a limit of 124 for GTT and 119 left in the machine."""
+    kind = replace(STRIX_HALO, vram=8 * GIB, gtt=124 * GIB, bank=124 * GIB)
+    node.tree.add(kind)
+    (node.proc.root / "meminfo").write_text(f"MemTotal:       {119 << 20} kB\n")
+    assert node.run(3).value("mgpu_device_memory_total_bytes") == 127 * GIB
+
+
+def test_on_wsl2_nobody_is_told_to_load_amdgpu(node: VendorNode) -> None:
+    node.machine.write(
+        node.machine.proc, {"sys/kernel/osrelease": "5.15.167.4-microsoft-standard-WSL2"}
+    )
+    (node.sys / "module/amdgpu").rmdir()
+    remove(node.tree.kfd)
+    source = AmdSource(node.sys, node.proc.root, clock=node.clock)
+    [line] = OTHERS["amd"](source.read(), {})
+    source.close()
+    assert "WSL2" in line.found
+    assert "load amdgpu" not in line.remedy

@@ -8,6 +8,7 @@ boards have counters that never move (MI100), or that their driver fills in for 
 from collections.abc import Callable
 
 from exporter.agent.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
+from exporter.agent.sources.gpus.heights import Rising
 
 STILL_NS = 2_000_000_000  # boards update their counter about ten times a second
 MOVES = 3  # so often in a row a counter moves before it is accepted again
@@ -83,6 +84,7 @@ class BoardEnergy:
         self.method = NEITHER
         self.begun = False
         self._slept = False  # since the last reading
+        self._rising = Rising()
         self._counter = _Counter()
         self._meter, self._power = EnergyMeter(), PowerIntegral()
         # The values from which each method would count now, and when they were read.
@@ -101,6 +103,7 @@ class BoardEnergy:
         # accepted while it moves, and as long as power says about the same. Power is a call of its
         # own, so a driver whose calls are costly is asked for it only in doubt.
         slept, self._slept, self.begun = self._slept, False, True
+        counter_uj = self._rising.take(counter_uj)
         if slept:  # a board that is off draws nothing
             self._counter.value = None
         fresh = counter_uj is not None and self._counter.value is None
@@ -160,6 +163,7 @@ class BoardEnergy:
     def restart(self) -> None:
         """Leaves out what was used since the last reading."""
         self.begun = False
+        self._rising = Rising()
         self._counter.value = None
         self._compared.pause()
         self._since.clear()

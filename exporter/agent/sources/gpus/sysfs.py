@@ -115,6 +115,15 @@ def names(folder: str | Path) -> list[str]:
         return []
 
 
+def host_memory(proc_root: str | Path) -> int | None:
+    """Bytes of the machine's memory (``MemTotal`` of proc_meminfo(5)); None if not to be had."""
+    for line in text(f"{proc_root}/meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            kib = as_count(line.split()[1])
+            return None if kib is None else kib * 1024
+    return None
+
+
 def label(name: str) -> str:
     """A name by firmware or a driver as a label: of bounded length, and printable."""
     return "".join(c if c.isprintable() else "?" for c in name[:LONGEST_LABEL])

@@ -15,6 +15,7 @@ from exporter.agent.sources.gpus.drm.discovery import FIRST_RENDER, PCI_ADDRESS,
 from exporter.agent.sources.gpus.sysfs import (
     RefusedError,
     as_count,
+    host_memory,
     is_refused,
     label,
     names_in,
@@ -143,7 +144,7 @@ def addresses(sysfs: Path) -> frozenset[str]:
         return frozenset()
 
 
-def discover(sysfs: Path, names: BoardNames) -> BoardList:
+def discover(sysfs: Path, names: BoardNames, procfs: Path = Path("/proc")) -> BoardList:
     """Lists DRM's cards, which are boards, with KFD's nodes on them.
 
     Raises:
@@ -154,7 +155,9 @@ def discover(sysfs: Path, names: BoardNames) -> BoardList:
     folders = dict(sorted(_boards(sysfs / "class/drm").items())[:MAX_BOARDS])
     named = names.assign(folders)
     own = _partitions(sysfs) if any(len(topology.of(pci)) > 1 for pci in folders) else {}
-    found = (_board(folders[pci], pci, *named[pci], topology.of(pci), own) for pci in folders)
+    found = (
+        _board(folders[pci], pci, *named[pci], topology.of(pci), own, procfs) for pci in folders
+    )
     boards = tuple(_checked(board, refused=bool(topology.refused)) for board in found)
     trouble = ""
     if topology.refused:
@@ -227,10 +230,11 @@ def _board(
     index: int,
     nodes: list[KfdNode],
     partitions: Mapping[int, Path],
+    procfs: Path,
 ) -> FoundBoard:
     parted = len(nodes) > 1
     minors = minors_in(folder / "drm")
-    memory_bytes, shares_host = _memory(folder, nodes)
+    memory_bytes, shares_host = _memory(folder, nodes, procfs)
     is_of_two = text(folder / "device").lower() in TWO_DIES
     device = Device(
         uuid=uuid,
@@ -272,7 +276,7 @@ def _board(
     return FoundBoard(folder, KfdDevice(device, None), minors, tuple(parts))
 
 
-def _memory(folder: Path, nodes: list[KfdNode]) -> tuple[int | None, bool]:
+def _memory(folder: Path, nodes: list[KfdNode], procfs: Path) -> tuple[int | None, bool]:
     """The bytes of a board's memory, and whether it is its host's.
 
     An APU has some of that as "VRAM" and what it wants as GTT. Of an MI300A amdgpu calls nothing
@@ -285,7 +289,10 @@ def _memory(folder: Path, nodes: list[KfdNode]) -> tuple[int | None, bool]:
     shares_host = in_gtt or is_apu(folder) or any(node.gfx in APUS for node in nodes)
     if not vram:
         return bank or None, shares_host
-    return vram + (gtt or 0) if shares_host else vram, shares_host
+    if not shares_host:
+        return vram, False
+    # What it may have of its host's memory may be more than there is.
+    return vram + min(gtt or 0, host_memory(procfs) or gtt or 0), True
 
 
 def _by_place(pci: str) -> str:

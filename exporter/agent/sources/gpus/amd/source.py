@@ -12,10 +12,11 @@ from exporter.agent.sources.gpus.amd.processes import KfdProcesses, WorkerLists
 from exporter.agent.sources.gpus.drm.holders import WorkerScans
 from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.fleet import Fleet, Readings
-from exporter.agent.sources.gpus.sysfs import RefusedError
+from exporter.agent.sources.gpus.sysfs import RefusedError, text
 from exporter.model import Clock
 
 NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are used as soon as they are"
+ON_WSL = "WSL2 has no amdgpu: its GPUs are those of Windows, which shows nobody's use of them here"
 
 
 class AmdSource(Fleet[BoardList, AmdBoard]):
@@ -32,19 +33,22 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         self._scans = WorkerScans(str(procfs), clock, self._workers, owners)
         processes = KfdProcesses(sysfs, str(procfs), owners, clock)
         self._lists = WorkerLists(processes, clock, self._workers)
+        self._kernel = text(procfs / "sys/kernel/osrelease").lower()
         self._names = BoardNames()
         self._unreadable = ""
         self._generation: int | None = None
 
     def _absent(self) -> str:
-        return "" if present(self._sysfs) else NO_DRIVER
+        if present(self._sysfs):
+            return ""
+        return ON_WSL if "microsoft" in self._kernel else NO_DRIVER
 
     def _changed(self) -> bool:
         before, self._generation = self._generation, generation(self._sysfs)
         return self._generation != before
 
     def _look(self) -> BoardList:
-        return discover(self._sysfs, self._names)
+        return discover(self._sysfs, self._names, self._procfs)
 
     def _explain(self, error: Exception) -> str:
         if isinstance(error, RefusedError):

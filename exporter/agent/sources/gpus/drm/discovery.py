@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from exporter.agent.sources.gpus.sysfs import label, link, names, number, text
+from exporter.agent.sources.gpus.sysfs import host_memory, label, link, names, number, text
 from exporter.model import FIRST_INDEX, Device
 
 CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
@@ -95,6 +95,7 @@ def role_of(driver: str, engine: str) -> str | None:
 
 
 MAX_DEVICES = 128
+UNLIMITED = 1 << 64
 _CARD = re.compile(r"card([0-9]{1,4})", re.ASCII)
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})", re.ASCII)
 _NODE = re.compile(r"(?:card|renderD)([0-9]{1,4})", re.ASCII)
@@ -162,7 +163,8 @@ def discover(
             pci = _pci_address(card)
             if wanted and not (pci and pci in taken):
                 shares = is_apu(f"{card}/device")
-                device = _device(card, driver, pci, kernel, shares_host=shares)
+                host = (host_memory(proc_root) or UNLIMITED) if shares else 0
+                device = _device(card, driver, pci, kernel, host)
                 early = _is_early(kernel, DRIVERS.get(driver))
                 found.append(DrmCard(device, driver, card, minors, shares, early))
     return tuple(_with_functions(found))
@@ -189,7 +191,7 @@ def _with_functions(cards: Collection[DrmCard]) -> Iterator[DrmCard]:
             yield replace(card, minors=minors, functions=functions)
 
 
-def _device(card: str, driver: str, pci: str, kernel: str, *, shares_host: bool) -> Device:
+def _device(card: str, driver: str, pci: str, kernel: str, host: int) -> Device:
     number_of = int(card.rpartition("/card")[2])
     vendor_id, device_id = (_hexadecimal(f"{card}/device/{each}") for each in ("vendor", "device"))
     # Devices that are on no PCI bus have no id: there the driver says who made them.
@@ -211,15 +213,18 @@ def _device(card: str, driver: str, pci: str, kernel: str, *, shares_host: bool)
         minor=number_of,
         pci_bus_id=pci,
         driver_version=label(f"{driver} {kernel}".strip()),
-        memory_bytes=_memory(card, shares_host=shares_host),
+        memory_bytes=_memory(card, host),
     )
 
 
-def _memory(card: str, *, shares_host: bool) -> int | None:
-    """Bytes of the device's memory; None if it has none, or its driver does not report it."""
+def _memory(card: str, host: int) -> int | None:
+    """Bytes of the device's memory; None if it has none, or its driver does not report it.
+
+    ``host``: how much of its host's it can have beside its own, however much it may (GTT).
+    """
     total = max((number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
-    if total and shares_host:
-        total += number(f"{card}/device/mem_info_gtt_total") or 0
+    if total:
+        total += min(number(f"{card}/device/mem_info_gtt_total") or 0, host)
     tiles = [name for name in names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
     of_tiles = (number(f"{card}/device/{name}/physical_vram_size_bytes") or 0 for name in tiles)
     return total or sum(of_tiles) or None
