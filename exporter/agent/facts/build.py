@@ -9,7 +9,7 @@ from exporter.agent.facts.pods import group_kind_facts, namespace_facts, pod_fac
 from exporter.agent.facts.view import CycleFacts, View
 from exporter.agent.ledger.device_ledger import DeviceLedger
 from exporter.agent.ledger.ledger import Ledger
-from exporter.model import ContainerKey, Facts, GroupKey
+from exporter.model import ContainerKey, Facts, GroupKey, PodName
 
 MAX_OF_DEVICE = 128  # series of one family: labels of devices are closed lists
 MAX_REASONS = 16  # series of one owner's ``unmeasured``
@@ -43,10 +43,11 @@ def at_most(ledger: Ledger, cycle: CycleFacts, left_out: Collection[str] = ()) -
     # It is close to the truth, because all facts are built in each cycle in which it is above the
     # limit.
     devices, elsewhere = ledger.devices.values(), len(ledger.unplaced) + len(cycle.undecoded)
+    unplaced = {key.pod_name for key, _ in ledger.unplaced}.union(cycle.undecoded)
     owners, reasons, sums = elsewhere, MAX_REASONS * elsewhere, [0, 0]
     for device_ledger in devices:
         owners += len(device_ledger.owners)
-        reasons += _reasons(device_ledger, ledger, cycle)
+        reasons += _reasons(device_ledger, ledger, unplaced)
         sums = [
             so_far + len(of) for so_far, of in zip(sums, device_ledger.closed.values(), strict=True)
         ]
@@ -65,24 +66,23 @@ def at_most(ledger: Ledger, cycle: CycleFacts, left_out: Collection[str] = ()) -
     )
 
 
-def _reasons(device_ledger: DeviceLedger, ledger: Ledger, cycle: CycleFacts) -> int:
+def _reasons(device_ledger: DeviceLedger, ledger: Ledger, unplaced: Collection[PodName]) -> int:
     """An upper bound of the reasons why something of a device's owners is unmeasured."""
     # Of nearly all owners nothing is unmeasured. A bound for all would be far above the truth, so
     # each is looked at.
     owners = device_ledger.owners
     if device_ledger.stale or ledger.unidentified or device_ledger.uncertain:
         return MAX_REASONS * len(owners)
-    # Limits of unknown place are missing with a reason, on each device that the pod is on.
-    unplaced = {key.pod_name for key, _ in ledger.unplaced}.union(cycle.undecoded)
-    # A container is withheld while its use may stand under its pod as a whole.
-    whole = {key.pod_name for key in owners if isinstance(key, ContainerKey) and not key.container}
     most = len(device_ledger.unattributable) * len(owners)
-    for key, account in owners.items():
+    for account in owners.values():
         most += account.held is None or account.held.used_bytes is None
-        if isinstance(key, GroupKey):
-            most += MAX_LIMITS if key.kind == "pod" else 0
-        elif key.pod_name in whole:
-            most += MAX_REASONS
-        elif key.pod_name in unplaced:
-            most += MAX_LIMITS
-    return most
+    # Limits of unknown place are missing with a reason, on each device that the pod is on. A
+    # container is withheld while its use may stand under its pod as a whole.
+    whole = {key.pod_name for key in owners if isinstance(key, ContainerKey) and not key.container}
+    if whole or unplaced:
+        pods = [key.pod_name for key in owners if isinstance(key, ContainerKey)]
+        of_limits = sum([name in unplaced and name not in whole for name in pods])
+        most += MAX_REASONS * sum([name in whole for name in pods]) + MAX_LIMITS * of_limits
+    return most + MAX_LIMITS * sum(
+        isinstance(key, GroupKey) and key.kind == "pod" for key in owners
+    )

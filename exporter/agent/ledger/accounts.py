@@ -90,6 +90,9 @@ class Accrual(NamedTuple):
         return self._replace(earlier=self.earlier.since(mono_ns))
 
 
+NEVER: Final = Accrual()
+
+
 class Account(NamedTuple):
     """The use of one key since the account was opened: integers that only rise.
 
@@ -108,8 +111,8 @@ class Account(NamedTuple):
     held: MemoryHeld | None = None
     peak_bytes: int | None = None
     resident: bool = False
-    cores: Accrual = Accrual()
-    gpus: Accrual = Accrual()
+    cores: Accrual = NEVER
+    gpus: Accrual = NEVER
     compared_ns: int = 0
     used_mono_ns: int = 0
     changed_mono_ns: int = 0

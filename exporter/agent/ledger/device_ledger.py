@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from exporter.agent.attribution.contention import ACTIVE_NS, WaitedFor, waiting
 from exporter.agent.ledger.accounts import (
+    NEVER,
     NOTHING,
     REMEMBERED_NS,
     Account,
@@ -35,9 +36,9 @@ OwnerKey = ContainerKey | GroupKey
 
 
 class Past(NamedTuple):
-    """One window, and the accounts as they were before it.
+    """One window, and the counters as they were before it.
 
-    ``accounts`` are by owner; None is the device itself. ``given_ns`` of the core time went to
+    ``counters`` are by owner; None is the device itself. ``given_ns`` of the core time went to
     processes, for which the driver reports ``named_ns``. ``owned_ns`` of the observed time can be
     given to owners: all or nothing.
     """
@@ -47,12 +48,12 @@ class Past(NamedTuple):
     owned_ns: int
     given_ns: int
     named_ns: int
-    accounts: Mapping[OwnerKey | None, Account]
+    counters: Mapping[OwnerKey | None, Counters]
 
     def without(self, owners: Collection[OwnerKey]) -> "Past":
-        """The same window without the accounts of some owners, which are closed."""
-        kept = {owner: a for owner, a in self.accounts.items() if owner not in owners}
-        return self._replace(accounts=kept)
+        """The same window without the counters of some owners, whose accounts are closed."""
+        kept = {owner: c for owner, c in self.counters.items() if owner not in owners}
+        return self._replace(counters=kept)
 
 
 Pasts = tuple[Past, ...]  # oldest first
@@ -68,13 +69,13 @@ class Since(NamedTuple):
 
     def before(self, owner: OwnerKey | None, account: Account) -> Counters:
         """The counters at that moment of an owner's account, or of the device's (None)."""
-        # Each window has only the accounts that it changed. So the oldest one that has this owner
+        # Each window has only the counters that it changed. So the oldest one that has this owner
         # shows it as it was at that moment; an account that has not changed since is its own past.
         if account.changed_mono_ns > self.mono_ns:
             for past in self.pasts:
-                then = past.accounts.get(owner)
+                then = past.counters.get(owner)
                 if then is not None:
-                    return then.counters
+                    return then
         return account.counters
 
     @property
@@ -85,7 +86,7 @@ class Since(NamedTuple):
 
 
 def since(pasts: Pasts, mono_ns: int) -> Since:
-    """The windows that ended after the given moment, with the accounts as they were then."""
+    """The windows that ended after the given moment, with the counters as they were then."""
     pasts = newest(pasts, mono_ns)
     observed_ns = sum([past.observed_ns for past in pasts])
     return Since(mono_ns, observed_ns, sum([past.owned_ns for past in pasts]), pasts)
@@ -131,6 +132,7 @@ class DeviceLedger(DeviceStatus):
         self._end_unix_ns = 0  # of the newest window, in its own time
         self.held: Mapping[Owner, MemoryHeld] | None = None
         self.held_in_window: Mapping[Owner, MemoryHeld] | None = None  # at the newest window
+        self._has_others = False  # accounts were opened or closed since ``held`` was set
         self.is_complete = True  # whether ``held`` has all owners that hold any
         self._used: set[Owner] = set()  # owners with any window in their open accounts
 
@@ -148,6 +150,7 @@ class DeviceLedger(DeviceStatus):
         found = self.owners.get(key)
         if found is None:
             found = self.owners[key] = Account.opened(now)
+            self._has_others = True
             if isinstance(key, GroupKey):
                 self.open_sums(GroupKey, key.kind)
         return found
@@ -172,7 +175,7 @@ class DeviceLedger(DeviceStatus):
         self.recorded_mono_ns = now.mono_ns
         # Each account that changes is kept as it was before: averages are the counters now, less
         # those of the oldest window that they go back to.
-        before: dict[OwnerKey | None, Account] = {None: self.total}
+        before: dict[OwnerKey | None, Counters] = {None: self.total.counters}
         self.total = self.total.with_window(usage.total, now)
         for owner, spent in shares.items():
             if isinstance(owner, Unattributed):
@@ -182,7 +185,8 @@ class DeviceLedger(DeviceStatus):
                     owner: without_owner.with_window(spent, now),
                 }
                 continue
-            account = before[owner] = self.owners.get(owner) or self.account(owner, now)
+            account = self.owners.get(owner) or self.account(owner, now)
+            before[owner] = account.counters
             if not self.lists_holders:
                 # Where the driver does not list who holds memory, activity is the only sign of
                 # life.
@@ -251,7 +255,7 @@ class DeviceLedger(DeviceStatus):
         self,
         usage: DeviceUsage,
         compared: Collection[Owner],
-        before: dict[OwnerKey | None, Account],
+        before: dict[OwnerKey | None, Counters],
         now: Moment,
     ) -> None:
         """Enters what owners used, left idle or borrowed, and who waited while who ran.
@@ -275,7 +279,7 @@ class DeviceLedger(DeviceStatus):
             if owner is None:
                 continue
             account, over_ns, compared_ns = owners[owner], None, 0
-            before.setdefault(owner, account)
+            before.setdefault(owner, account.counters)
             if owner in due:
                 over_ns = used.get(owner, 0) - due[owner]
                 compared_ns = account.compared_at(self.span)
@@ -305,11 +309,14 @@ class DeviceLedger(DeviceStatus):
             for owner, account in self.owners.items()
             if (
                 used.get(owner)
-                or (account.ran_mono_ns is not None and account.ran_mono_ns >= since_ns)
+                or (
+                    account.ran_mono_ns is not None
+                    and account.ran_mono_ns >= since_ns
+                    and _used_as(owner, used) == owner
+                )
             )
             and (account.held is None or account.held.processes)
             and owner not in unknown
-            and _used_as(owner, used) == owner
         ]
 
     def _due(
@@ -323,6 +330,8 @@ class DeviceLedger(DeviceStatus):
         due: dict[OwnerKey, int] = {}
         is_divided, length_ns = self.divides_core, usage.length_ns or 1
         for owner, account in list(self.owners.items()):
+            if account.cores is NEVER and owner not in compared:
+                continue  # as most of those that work on a device that they were not allocated
             allocated_ns = account.due_ns(self.span)
             if not allocated_ns and owner not in compared:
                 continue
@@ -371,15 +380,15 @@ class DeviceLedger(DeviceStatus):
         self, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_complete: bool = True
     ) -> None:
         """Sets the owners that hold memory now; see ``Ledger.set_memory``."""
+        # The list of processes is read every few seconds, and is the same value until then. An
+        # account that was opened or closed meanwhile is of another holder.
+        if held is self.held and is_complete == self.is_complete and not self._has_others:
+            return
         for key in held:
             if not isinstance(key, Unattributed):
                 self.account(key, now)
-        # The list of processes is read every few seconds, and is the same value until then. An
-        # account that was opened meanwhile has no memory yet.
-        is_same = held is self.held and is_complete == self.is_complete
-        if not is_same or any(account.held is None for account in self.owners.values()):
-            self.held, self.is_complete = held, is_complete
-            self._apply_memory()
+        self.held, self.is_complete, self._has_others = held, is_complete, False
+        self._apply_memory()
 
     def _held_by(self, key: OwnerKey) -> MemoryHeld | None:
         if self.held is None:
@@ -446,6 +455,7 @@ class DeviceLedger(DeviceStatus):
         for key in gone:
             self.keep(type(key), key[0], self.owners.pop(key).counters)
         if gone:
+            self._has_others = True
             self.waited = {
                 owner: {other: ns for other, ns in by_owner.items() if other not in gone}
                 for owner, by_owner in self.waited.items()
@@ -475,7 +485,7 @@ class DeviceLedger(DeviceStatus):
         # An average of an owner that has had no window yet would be 0, as if it idled.
         if not self.held or self.held is self.held_in_window:
             return NO_OWNERS
-        used = self.pasts[-1].accounts if self.pasts else {}
+        used = self.pasts[-1].counters if self.pasts else {}
         return frozenset(self.held.keys() - (self.held_in_window or {}).keys() - used.keys())
 
     def frozen(self) -> "DeviceLedger":

@@ -316,12 +316,16 @@ class Ledger:
             card = self.devices.get(uuid) or self._departed.get(uuid)
             if card is not None:
                 card.keep(ContainerKey, key.namespace, account.counters)
+        self._close_pods(oldest_ns, now)
+
+    def _close_pods(self, oldest_ns: int, now: Moment) -> None:
         # A pod's account stays as long as any of its containers': its counter is the sum of both.
-        have_containers = {key.pod_name for key in self._owners() if isinstance(key, ContainerKey)}
-        without = {name: a for name, a in self.pods.items() if name not in have_containers}
-        for name in _gone(without, oldest_ns, now):
-            del self.pods[name]
-            self.limited_core_ns.pop(name, None)
+        if ended := _gone(self.pods, oldest_ns, now):
+            owners = self._owners()
+            have_containers = {key.pod_name for key in owners if isinstance(key, ContainerKey)}
+            for name in [name for name in ended if name not in have_containers]:
+                del self.pods[name]
+                self.limited_core_ns.pop(name, None)
 
     def _close(self, device_ledger: DeviceLedger, gone: Collection[OwnerKey]) -> None:
         """Closes accounts of owners; the counters of containers stay with their pods."""
@@ -374,4 +378,9 @@ def _shares(allocations: _AllocationsBy[K]) -> dict[K, Shares]:
 
 
 def _gone(accounts: Mapping[K, Account], oldest_ns: int, now: Moment) -> list[K]:
-    return [k for k, a in accounts.items() if a.last_sign_ns(now.mono_ns) < oldest_ns]
+    # Nearly all have used something since, which costs the least to find out.
+    return [
+        k
+        for k, a in accounts.items()
+        if a.used_mono_ns < oldest_ns and a.last_sign_ns(now.mono_ns) < oldest_ns
+    ]

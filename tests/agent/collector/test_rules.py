@@ -35,7 +35,7 @@ def test_rules_are_taken_up_at_the_next_cycle_and_not_before() -> None:
     before = (bench.gpus.demand, bench.pods.keep, bench.ledger.window_ns)
     bench.cycle()
 
-    assert before == (None, None, 15 * SECOND)
+    assert before == (CycleRules().demand, CycleRules().keep, 15 * SECOND)
     assert (bench.gpus.demand, bench.pods.keep) == (RULES.demand, RULES.keep)
     assert (bench.ledger.window_ns, bench.ledger.retention_ns) == (4 * SECOND, 7 * SECOND)
     assert bench.collector.pulse.interval_ns == 2 * SECOND

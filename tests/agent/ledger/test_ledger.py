@@ -1008,4 +1008,4 @@ def test_what_is_remembered_is_bounded_by_the_window_of_the_averages() -> None:
 
     book = node.ledger.devices["GPU-0"]
     assert len(book.pasts) == 15
-    assert all(past.accounts.keys() == {None, *book.owners} for past in book.pasts)
+    assert all(past.counters.keys() == {None, *book.owners} for past in book.pasts)
