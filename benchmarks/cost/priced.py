@@ -21,8 +21,8 @@ from benchmarks.cost.measure import SCRAPE_EVERY_S, settle
 from benchmarks.cost.node import Node
 from benchmarks.cost.size import Size
 from exporter.console.progress import progress
-from tests.fakenvml.prices import H100
-from tests.fakenvml.scenario import Fault
+from tests.fakenvml.prices import H100, H100_COLD
+from tests.fakenvml.scenario import Fault, Price
 
 PAGE = Path(__file__).with_name("results.md")
 BEGIN = "<!-- priced: made by python -m benchmarks.cost.priced --write -->\n"
@@ -50,6 +50,8 @@ def text(say: Callable[[str], None]) -> str:
     for size in NODES:
         found[size] = _node(size, say)
         parts.append(f"### {size}, {PRICES}\n\n{table(found[size])}")
+    cold = _node(NODES[0], say, H100_COLD, quick=True)
+    parts.append(f"### {NODES[0]}, {PRICES} after a second of sleep\n\n{table(cold)}")
     eight, one = (found[size] for size in NODES)
     parts.append(judged(targets(one), eight))
     parts.append(f"### Owners on all GPUs\n\n{_curve(say)}")
@@ -81,9 +83,16 @@ def targets(one: Columns) -> Sequence[Target]:
     ]
 
 
-def _node(size: Size, say: Callable[[str], None], *, quick: bool = False) -> Columns:
+def _node(
+    size: Size,
+    say: Callable[[str], None],
+    prices: Sequence[Price] = H100,
+    *,
+    quick: bool = False,
+) -> Columns:
+    """``quick``: of this exporter alone."""
     columns: dict[str, Figures] = {}
-    with Node(size, H100) as node:
+    with Node(size, prices) as node:
         for agent in AGENTS:
             if agent.name not in {OURS.name, "nvitop-exporter"} or (quick and agent is not OURS):
                 continue

@@ -55,6 +55,31 @@ H100 = (
     ),
 )
 
+# The same board by the exporter's own counters: twelve cycles, each call after a second of sleep.
+# Those above are of calls one after the other. A node that does nothing else pays these.
+_COUNTED = {
+    f"{_GET}TotalEnergyConsumption": 4_690,
+    f"{_GET}ProcessUtilization": 1_482,
+    "nvmlGpmMetricsGet": 1_815,
+    f"{_GET}BAR1MemoryInfo": 600,
+    f"{_GET}FanSpeed": 385,
+    f"{_GET}GridLicensableFeatures_v4": 347,
+    f"{_GET}ComputeRunningProcesses_v3": 219,
+    f"{_GET}GraphicsRunningProcesses_v3": 76,
+    f"{_GET}MPSComputeRunningProcesses_v3": 35,
+    f"{_GET}ClockInfo": 98,
+    f"{_GET}PowerUsage": 75,
+    f"{_GET}PerformanceState": 50,
+    f"{_GET}TemperatureV": 32,
+    f"{_GET}MemoryInfo": 43,
+}
+H100_COLD = (
+    *(price for price in H100 if price.function not in {*_COUNTED, _SAMPLES, _FIELDS}),
+    *(Price(name, us) for name, us in _COUNTED.items()),
+    *(Price(_SAMPLES, 1_495, 0, key) for key in (1, 2, 3, 4)),
+    Price(_FIELDS, 835),
+)
+
 
 def h100(index: int) -> Gpu:
     """Such a board: a sample each 0.2 s, of which it keeps 14 s."""
