@@ -9,6 +9,7 @@ from tests.histories.page import KEPT_S, WITHHELD_S, is_at
 from tests.histories.values import History, Lasting, Machine, Run
 
 STALE_S = 300.0
+DAY_S = 86_400.0
 
 
 class Seen:
@@ -52,7 +53,9 @@ class Seen:
                 yield max(begin_s, since_s), max(shown[0], since_s), True
             for one_s, other_s in pairwise(shown):
                 if other_s > since_s:
-                    is_sure = one_s >= since_s - STALE_S
+                    # A bill is read day by day, so each midnight is the begin of a range, too.
+                    midnight_s = other_s // DAY_S * DAY_S
+                    is_sure = one_s >= max(since_s, midnight_s) - STALE_S
                     yield max(one_s, since_s), other_s, is_sure
 
     def _is_shown(self, uuid: str, there: Lasting, unix_s: float) -> bool:

@@ -6,14 +6,15 @@ change is known as closely as scrapes and the bill's steps are: that is the tole
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 from tests.histories.page import HOST, is_at
-from tests.histories.seen import Seen
-from tests.histories.values import History, Lasting, Machine, Pod, at
+from tests.histories.seen import DAY_S, Seen
+from tests.histories.values import History, Lasting, Machine, Pod, Run, at
 
 HOUR_S = 3600.0
 _EXACT_S = 2.0
@@ -88,8 +89,7 @@ def truth_of(history: History, asked: Asked) -> Truth:
         seen = Seen(history, machine)
         for uuid, there in machine.cards:
             if shown := seen.shown(uuid, there):
-                card = _Card(history, machine, seen, uuid, there, asked)
-                card.add_to(found, min(run.there.begin_s for run, _ in shown), shown[-1][1])
+                _Card(history, machine, seen, uuid, there, asked).add_to(found, shown)
         label = history.prices.label
         has_it = machine.told_s is not None and all(label in one for _, one in machine.labels)
         if label and not has_it and any(seen.answered):
@@ -121,15 +121,20 @@ class _Card:
             if hold.uuid == uuid
         ]
 
-    def add_to(self, found: Truth, first_s: float, last_s: float) -> None:
-        """Adds what a right bill says of the card, which was shown last at a time."""
+    def add_to(self, found: Truth, shown: Sequence[tuple[Run, float]]) -> None:
+        """Adds what a right bill says of the card, of which these are all scrapes."""
+        first_s = min(run.there.begin_s for run, _ in shown)
         self._first_s = max(self._history.since_s, self._there.begin_s, first_s)
-        self._last_s = last_s
+        self._last_s = last_s = shown[-1][1]
+        # Of a day without any scrape nothing is known, not even that there is a card.
+        self._read_s = shown[0][1] // DAY_S * DAY_S
         # From then on nobody can know whether it is there: its target may still be asked for.
         asked_s = max(
             one.there.end_s for one in self._history.targets if one.machine == self._machine.id
         )
         self._gone_s = min(asked_s, self._seen.without(self._uuid, self._there, last_s))
+        if any(uuid == self._uuid for one in self._later() for uuid, _ in one.cards):
+            self._gone_s = inf  # it comes back, in a machine that bears the name of this one
         pieces = list(self._pieces())
         for piece in pieces:
             length_s = piece.end_s - piece.begin_s
@@ -139,8 +144,17 @@ class _Card:
         edge = _Piece(0.0, 0.0, {}, pieces[0].prices if pieces else (0.0, 0.0))
         for before, after in pairwise([edge, *pieces, edge._replace(begin_s=pieces[-1].end_s)]):
             self._widen(found, before, after)
-        self._widen_begin(found)
-        self._widen_overlaps(found)
+        for midnight_s in range(*self._midnights()):
+            self._widen_begin(found, float(midnight_s))
+        self._widen_begin(found, float(self._history.since_s))
+        self._widen_names(found)
+
+    def _later(self) -> Iterator[Machine]:
+        """The machines that bear the name of this one after it."""
+        for one in self._history.machines:
+            is_same = one.node == self._machine.node and one.cluster == self._machine.cluster
+            if is_same and one.there.begin_s >= self._machine.there.end_s:
+                yield one
 
     def _widen(self, found: Truth, before: _Piece, after: _Piece) -> None:
         """A change is known as closely as scrapes are, and the steps that the bill is read in."""
@@ -155,13 +169,24 @@ class _Card:
             row = found.rows[Row(self._uuid, self._machine.node, *key)]
             row.add(-rate * close_s, rate * close_s, prices)
             (namespace, name), part = key
+            if self._method == "use" and part == "used":  # within a step nobody knows what is left
+                most = max(each.parts.get(key, (0.0, 0.0))[1] for each in (before, after))
+                idle = Row(self._uuid, self._machine.node, key[0], "allocated_idle")
+                found.rows[idle].add(-most * close_s, most * close_s, prices)
             if name:  # until its first scrape a pod's part may be its namespace's alone
                 nameless = Row(self._uuid, self._machine.node, (namespace, ""), part)
                 found.rows[nameless].add(0.0, rate * close_s, prices)
 
-    def _widen_begin(self, found: Truth) -> None:
-        """What was counted since the last scrape before the range may be taken for the range's."""
-        since_s = float(self._history.since_s)
+    def _midnights(self) -> tuple[int, int, int]:
+        """The midnights in the range, as the arguments of ``range``."""
+        day_s = int(DAY_S)
+        return (self._history.since_s // day_s + 1) * day_s, self._history.until_s, day_s
+
+    def _widen_begin(self, found: Truth, since_s: float) -> None:
+        """What was counted since the last scrape before a day may be taken for that day's.
+
+        As much of the day before is unobserved, and all parts of the day are less in proportion.
+        """
         close_s = self._seen.spacing_s(since_s)
         prices = self._prices(since_s)
         for at_s in {since_s - close_s, since_s - close_s / 2, since_s - 1}:
@@ -170,20 +195,32 @@ class _Card:
                 nameless = NOBODY if pod is None else (pod.namespace, "")
                 for who in {nameless}.union(*self._named(pod, at_s)):
                     row = found.rows[Row(self._uuid, self._machine.node, who, part)]
-                    row.add(0.0, share * close_s, prices)
+                    row.add(-share * close_s, share * close_s, prices)
+        unobserved = found.rows[Row(self._uuid, self._machine.node, NOBODY, "unobserved")]
+        unobserved.add(-close_s, close_s, prices)
 
-    def _widen_overlaps(self, found: Truth) -> None:
-        """Two pods of one name on one card have one account: nobody knows whose it is."""
-        for (one, held), (other, also) in combinations(self._pods, 2):
-            begin_s = max(one.there.begin_s, other.there.begin_s, self._history.since_s)
-            length_s = min(one.there.end_s, other.there.end_s) - begin_s
-            if (one.namespace, one.name) == (other.namespace, other.name) and length_s > 0:
-                most_s = length_s * (held.allocated + also.allocated)
-                for pod in (one, other):
-                    for who in set[Who]().union(*self._named(pod, begin_s)):
-                        for part in ("used", "allocated_idle"):
-                            row = found.rows[Row(self._uuid, self._machine.node, who, part)]
-                            row.add(-most_s, most_s, self._prices(begin_s))
+    def _widen_names(self, found: Truth) -> None:
+        """Two pods of one name on a machine have one account: when it changed hands is not known.
+
+        Nobody knows whose it is while both are there, nor between two scrapes.
+        """
+        for pod, hold in self._pods:
+            for other in self._history.pods:
+                names = (pod.namespace, pod.name), (other.namespace, other.name)
+                if other is pod or other.machine != pod.machine or names[0] != names[1]:
+                    continue
+                begin_s = max(pod.there.begin_s, other.there.begin_s, self._history.since_s)
+                both_s = max(0.0, min(pod.there.end_s, other.there.end_s) - begin_s)
+                both_s += self._seen.spacing_s(begin_s) + self._step_s
+                most_s = both_s * (hold.allocated + max(each.allocated for each in other.holds))
+                for each in (pod, other):
+                    for who in set[Who]().union(*self._named(each, begin_s)):
+                        self._allow(found, who, most_s, begin_s)
+
+    def _allow(self, found: Truth, who: Who, most_s: float, unix_s: float) -> None:
+        for part in ("used", "allocated_idle"):
+            row = found.rows[Row(self._uuid, self._machine.node, who, part)]
+            row.add(-most_s, most_s, self._prices(unix_s))
 
     def _pieces(self) -> Iterator[_Piece]:
         """The card's time in the range, cut at all changes."""
@@ -214,7 +251,7 @@ class _Card:
         stretch = next((one for one in self._enclosed if one[0] <= middle_s < one[1]), None)
         if stretch is None or not is_at(self._there, middle_s):
             is_there = is_at(self._there, middle_s) and middle_s < self._last_s
-            least = 1.0 if is_there else 0.0
+            least = 1.0 if is_there and middle_s >= self._read_s else 0.0
             most = 1.0 if is_there or middle_s < self._gone_s else 0.0
             return _Piece(
                 begin_s, end_s, {(NOBODY, "unobserved"): (least, most)} if most else {}, prices
@@ -229,7 +266,8 @@ class _Card:
                 parts[who, part] = least + share * (who in sure), most + share
         if not stretch[2]:
             parts = {key: (0.0, most) for key, (_, most) in parts.items()}
-            parts[NOBODY, "unobserved"] = 0.0, 1.0
+            for who in {who for who, _ in parts} | {NOBODY}:  # not even whether it was used
+                parts[who, "unobserved"] = 0.0, 1.0
         return _Piece(begin_s, end_s, parts, prices, is_enclosed=True)
 
     def _prices(self, unix_s: float) -> tuple[float, float]:
