@@ -4,6 +4,7 @@ python -m tests.histories [--histories=500] [--first=0] [--kind=NAME ...] [--sho
 """
 
 import argparse
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -19,15 +20,7 @@ BY = ("namespace", "pod", "owner", "label:team")
 METHODS = ("allocation", "use")
 
 
-OPEN = {
-    *("node_made_anew_with_other_cards", "node_made_anew_often", "node_made_anew_as_another_type"),
-    *("node_made_anew_with_its_cards", "node_label_changes", "node_label_of_some"),
-    *("node_label_late", "node_label_collides"),
-    *("card_exchanged", "card_taken_out", "card_moved", "store_averages"),
-    *("pod_name_again_at_once", "pod_name_again_later", "pod_name_again_on_another_node"),
-    *("namespace_made_anew", "owner_renamed", "pod_label_changes", "pod_label_late"),
-    *("targets_that_differ_by_a_label", "page_copied_by_a_tenant"),
-}
+OPEN = {"targets_that_differ_by_a_label", "page_copied_by_a_tenant", "range_begins_in_a_gap"}
 """Kinds of which some bill is still wrong."""
 
 
@@ -45,8 +38,11 @@ def wrong_of(history: History, rng: Random) -> list[str]:
     return [f"--by={by} --method={method} {one}" for one in wrong_bill(history, said, by, method)]
 
 
-def main() -> None:
-    """Print a table of kinds: histories, those that are wrong, and one that shows it."""
+def main() -> int:
+    """Print a table of kinds: histories, those that are wrong, and one that shows it.
+
+    The exit status is 1 if one is wrong that ``OPEN`` does not name.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--histories", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
@@ -70,7 +66,8 @@ def main() -> None:
     for kind in kinds:
         print(f"| {kind} | {count[kind]} | {wrong[kind]} | {example.get(kind, '')} |")
     print(f"| all | {count.total()} | {wrong.total()} | {time.process_time() - began_s:.0f} s |")
+    return int(bool(wrong.keys() - OPEN))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

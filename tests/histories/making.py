@@ -73,10 +73,14 @@ def _possible(history: History) -> History:
     return replace(history, pods=tuple(pods))
 
 
-def plain(rng: Random) -> History:
-    """Some nodes with a card or two, and pods one after another or side by side."""
+def plain(rng: Random, length_s: int = 0, often_s: int = 0) -> History:
+    """Some nodes with a card or two, and pods one after another or side by side.
+
+    ``length_s``, ``often_s``: how long the range is and how often is scraped, if not by chance.
+    """
     since_s = FIRST_S + rng.randrange(0, DAY, 7)
-    length_s = rng.choice([90 * MINUTE, 3 * HOUR, 6 * HOUR, 6 * HOUR, 20 * HOUR, 50 * HOUR])
+    lengths_s = [90 * MINUTE, 3 * HOUR, 6 * HOUR, 6 * HOUR, 20 * HOUR, 50 * HOUR]
+    length_s = length_s or rng.choice(lengths_s)
     until_s = since_s + length_s + rng.randrange(0, 90)
     machines, runs, targets, pods, models = [], [], [], [], {}
     for number in range(rng.randint(1, 3)):
@@ -93,7 +97,7 @@ def plain(rng: Random) -> History:
         )
         machines.append(machine)
         runs.append(Run(machine.id, there))
-        every_s = rng.choice([15, 30, 60] if length_s <= 6 * HOUR else [60, 120])
+        every_s = often_s or rng.choice([15, 30, 60] if length_s <= 6 * HOUR else [60, 120])
         target = Target(
             {"job": "mgpu", "instance": f"gpu-{number}:10045", "node": f"gpu-{number}"},
             machine.id,
@@ -514,13 +518,17 @@ def pod_name_again_later(rng: Random, history: History) -> History:
 
 @twist
 def pod_name_again_on_another_node(rng: Random, history: History) -> History:
-    """The same on a card of another node; by force-deletion before the first one has ended."""
+    """The same on a card of another node; by force-deletion before the first one has ended.
+
+    A node's API server has one pod of a name, so on one node they do not overlap.
+    """
     inside = [p for p in history.pods if p.there.end_s > history.since_s + 20 * MINUTE]
     if not inside:
         return history
     pod = rng.choice(inside)
     machine = rng.choice(history.machines)
-    begin_s = pod.there.end_s + rng.choice([-600, -60, 0, 100])
+    earliest_s = pod.there.end_s if machine.id == pod.machine else pod.there.begin_s
+    begin_s = max(earliest_s, pod.there.end_s + rng.choice([-600, -60, 0, 100]))
     there = Lasting(begin_s, begin_s + rng.randrange(10 * MINUTE, 2 * HOUR))
     successor = _successor(rng, pod, there)
     hold = replace(successor.holds[0], uuid=machine.cards[0][0])

@@ -1,6 +1,7 @@
 """A store in this process that answers what our readers ask, as a Prometheus or a Thanos would."""
 
 import math
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from unittest.mock import patch
 from exporter.answers.httpclient import HttpClient
 from exporter.httpclient import NoAnswerError
 from tests.histories.promql import Ask, Labels, Matcher, parsed
+from tests.store import STALE, Store, sent
 
 AVERAGED_S = 300.0
 _FOUND = {"query": "vector", "query_range": "matrix"}
@@ -159,6 +161,18 @@ def _vector(value: Any, at_s: float) -> Iterator[dict[str, Any]]:
         else:
             pairs = zip(each[1], each[2], strict=True)
             yield {"metric": dict(each[0]), "values": [[t, repr(v)] for t, v in pairs]}
+
+
+def written(store: MemoryStore, real: Store) -> None:
+    """Gives a real Prometheus all samples of a store, stale markers too."""
+    for labels, samples in store.series():
+        both = zip(samples.times, samples.values, strict=True)
+        points = [
+            (round(at_s * 1000), STALE if value is None else struct.pack("<d", value))
+            for at_s, value in both
+        ]
+        for begin in range(0, len(points), 20_000):
+            real.write([sent(labels, points[begin : begin + 20_000])])
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import json
 import math
-import struct
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
@@ -14,24 +13,10 @@ import pytest
 from tests.histories.checks import bill, stored
 from tests.histories.making import TWISTS, made
 from tests.histories.promql import RefusedError, parsed
-from tests.histories.store import MemoryStore, answering
-from tests.store import STALE, Store, sent
+from tests.histories.store import answering, written
+from tests.store import Store
 
 KINDS = [kind for kind in TWISTS if kind != "store_averages"]  # which a Prometheus never does
-
-
-def written(store: MemoryStore, real: Store) -> None:
-    """Gives a real Prometheus all samples of a store, stale markers too."""
-    real.write(
-        sent(
-            labels,
-            [
-                (round(at_s * 1000), STALE if value is None else struct.pack("<d", value))
-                for at_s, value in zip(samples.times, samples.values, strict=True)
-            ],
-        )
-        for labels, samples in store.series()
-    )
 
 
 def vector(result: list[dict[str, Any]]) -> dict[frozenset[tuple[str, str]], list[Any]]:
