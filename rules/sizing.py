@@ -113,7 +113,8 @@ def _stepped(resource: Resource) -> str:
         sorted(scheme for scheme, of in UNITS if of is resource and is_known(scheme, of))
     )
     there = f"last_over_time({LEVEL}{CARDS}{{scheme%s{known!r}}}[{LATELY}])".replace("'", '"')
-    return f"max without (scheme) ({there % '=~'}) unless max without (scheme) ({there % '!~'})"
+    known, unknown = (f"max without (scheme) ({there % sign})" for sign in ("=~", "!~"))
+    return f"({known} unless {unknown})"
 
 
 def _smallest(resource: Resource) -> str:

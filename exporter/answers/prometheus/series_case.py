@@ -224,7 +224,7 @@ class SeriesCase:
         for times in (times for targets in lives.values() for times in targets.values()):
             times.sort()
         what = f"{self._prometheus.address} has two pods {namespace}/{pod}, of two exporters"
-        check(what, lives, _MOVED_S)
+        check(what, self._by_cards(lives, shown), _MOVED_S)
         turn, last_s = 0, -inf
         times_of = {
             target: times for targets in lives.values() for target, times in targets.items()
@@ -233,6 +233,28 @@ class SeriesCase:
             turn += times_of[target][0] > last_s
             last_s = max(last_s, times_of[target][-1])
             self._turns[target] = turn
+
+    def _by_cards(
+        self, lives: Mapping[Life, Mapping[Target, list[float]]], shown: Iterable[Series]
+    ) -> dict[Life, dict[Target, list[float]]]:
+        """The lives; exporters that started at one time and have no card in common are two."""
+        cards: dict[Target, set[str]] = defaultdict(set)
+        for one in shown:
+            for target in self._index.of(one.labels) or [self._index.visible(one.labels)]:
+                cards[target].add(label(one.labels, "uuid"))
+        found: dict[Life, dict[Target, list[float]]] = {}
+        for life, targets in lives.items():
+            groups: list[tuple[set[str], list[Target]]] = []
+            for target in sorted(targets, key=sorted):
+                uuids, many = set(cards[target]), [target]
+                for group in [each for each in groups if each[0] & uuids]:
+                    groups.remove(group)
+                    uuids, many = uuids | group[0], [*group[1], *many]
+                groups.append((uuids, many))
+            for _, many in groups:
+                of = life if len(groups) == 1 else life._replace(target=many[0])
+                found[of] = {target: targets[target] for target in many}
+        return found
 
     def _began_s(self) -> float:
         """When the pod of this UID was seen first, if another one bore its name before; else 0.

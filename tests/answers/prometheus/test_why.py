@@ -536,6 +536,23 @@ def test_of_one_name_in_two_clusters_one_is_asked_for(
     assert "is not known" in capsys.readouterr().err
 
 
+def test_exporters_of_two_clusters_that_started_at_one_time_are_two(tmp_path: Path) -> None:
+    """A store calls its clusters as it likes."""
+    with Store(tmp_path) as store:
+        for second in range(0, 601, 15):
+            for cluster in ("east", "west"):
+                labels = {"job": "mgpu", "instance": "a:1", "node": "n1", "k8s_cluster": cluster}
+                page = _page(second, NOW).replace("GPU-", f"GPU-{cluster}-")
+                store.scrape(Target(labels), page, NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        wanted = "--target=k8s_cluster=east or --target=k8s_cluster=west"
+        with pytest.raises(NoAnswerError, match=wanted):
+            SeriesCase(asks, NOW + 600, 300).read("team", "chat-0")
+        asks = Prometheus(HttpClient(f"http://{store.address}"), targets={"k8s_cluster": "west"})
+        [part] = SeriesCase(asks, NOW + 600, 300).read("team", "chat-0").parts
+        assert part.card.uuid.startswith("GPU-west-")
+
+
 def test_of_one_name_in_two_clusters_one_may_have_ended(tmp_path: Path) -> None:
     """Either may be meant: it ended in the time that is asked about."""
     with Store(tmp_path) as store:
