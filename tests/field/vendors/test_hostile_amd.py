@@ -1,5 +1,6 @@
 """One tenant fills a bound of AMD's boards, or a list fails: his neighbours are as without it."""
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -7,16 +8,19 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.doctor.vendors import OTHERS
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Failed
 from exporter.agent.sources.gpus.amd import processes, turns
 from exporter.agent.sources.gpus.amd.source import AmdSource
 from tests.agent.gpus.amd.trees import MI300X, STRIX_HALO, TICKS, Board, remove, v1_6
+from tests.agent.gpus.drm.machine import i915
 from tests.e2e.programs import Page
 from tests.field.vendors.boards import CORE, GIB, MEMORY, UNATTRIBUTED, VendorNode
 
 COPIED = "mgpu_container_copy_seconds_total"
 UNMEASURED = "mgpu_container_unmeasured"
 VICTIM, TENANT = 10_001, 90_001  # of a list that is sorted as text the second is cut first
-SECONDS = 20
+SECONDS, SECOND = 20, 10**9
 WHICH = ("victim", "tenant")
 
 
@@ -239,3 +243,31 @@ def test_on_wsl2_nobody_is_told_to_load_amdgpu(node: VendorNode) -> None:
     source.close()
     assert "WSL2" in line.found
     assert "load amdgpu" not in line.remedy
+
+
+@pytest.mark.parametrize("vendor", ["amd", "intel"])
+def test_where_no_descriptor_is_left_no_board_is_lost(
+    node: VendorNode, monkeypatch: pytest.MonkeyPatch, vendor: str
+) -> None:
+    if vendor == "amd":
+        Shared(node)
+    else:
+        node.machine.card(0, "i915", "0000:03:00.0")
+        pid = node.process(node.home("victim"))
+        node.machine.open(pid, 5, i915(1, render=SECOND))
+    node.run(6)
+    if vendor == "intel":
+        node.machine.open(pid, 5, i915(1, render=2 * SECOND))
+    before = node.run(1)
+    with monkeypatch.context() as patch:
+        for name in ("read", "names", "folders"):
+            patch.setattr(door, name, lambda *_: Failed(errno.EMFILE))
+        during = node.run(12)
+    after = node.run(20)
+    assert before.value("mgpu_device_up") == after.value("mgpu_device_up") == 1
+    assert during.value("mgpu_device_up") == 0
+    reasons = {labels["reason"] for labels, _ in during.all("mgpu_device_unmeasured")}
+    assert "read_failed" in reasons
+    assert "gpu_lost" not in reasons
+    assert not during.value(CORE, pod="victim")
+    assert (after.value(CORE, pod="victim") or 0) >= (before.value(CORE, pod="victim") or 0) > 0

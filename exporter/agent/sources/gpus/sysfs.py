@@ -1,20 +1,21 @@
 """Reads small files of the kernel, in sysfs and proc, within bounds: they are not trusted.
 
-Functions named ``read_…`` and ``names_in`` report what may not be read, the others do not.
+Functions named ``read_…`` and ``names_in`` report what may not be read, the others do not. Where
+this process itself has no descriptor or memory left, all raise OSError: no file is taken for absent
+then, and no board for lost.
 """
 
 import errno
-import os
 import re
 from pathlib import Path
 
 from exporter.agent.sources import door
-from exporter.agent.sources.door import Reply
-from exporter.agent.sources.files import read
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Whole
 
 MAX_BYTES = 16_384  # sysfs shows a page, gpu_metrics not more than this either
 LONGEST_LABEL = 64
-_GONE = {errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ENOTDIR}
+MAX_NAMES = 4096
+_OURS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
@@ -29,12 +30,23 @@ def read_bytes(path: str | Path) -> bytes | None:
         RefusedError: it may not be read.
 
     """
-    try:
-        return read(path, MAX_BYTES)
-    except PermissionError as error:
-        raise RefusedError(str(path)) from error
-    except OSError:  # ENOENT, ENODEV; EBUSY and EIO while a board resets; EOPNOTSUPP
-        return None
+    reply = door.read(path, MAX_BYTES)
+    match reply:
+        case Whole(content) | Cut(content):
+            return content
+        case Refused():
+            raise RefusedError(str(path))
+        case Absent():
+            return None
+        case Failed():  # EBUSY and EIO while a board resets; EOPNOTSUPP
+            _raise_if_ours(reply, path)
+            return None
+
+
+def _raise_if_ours(reply: Failed, path: str | Path) -> None:
+    """Raises what this process lacks: then nothing can be read, which says nothing of the board."""
+    if reply.code in _OURS:
+        raise OSError(reply.code, door.why(reply), str(path))
 
 
 def read_text(path: str | Path) -> str | None:
@@ -85,12 +97,16 @@ def names_in(folder: str | Path) -> list[str]:
         RefusedError: it may not be listed.
 
     """
-    try:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
-    except PermissionError as error:
-        raise RefusedError(str(folder)) from error
-    except OSError:
-        return []
+    reply = door.names(folder, MAX_NAMES)
+    match reply:
+        case Whole(names) | Cut(names):
+            return sorted(names)
+        case Absent():
+            return []
+        case Refused():
+            raise RefusedError(str(folder))
+        case Failed():  # no list is no empty list
+            raise OSError(reply.code, door.why(reply), str(folder))
 
 
 def text(path: str | Path) -> str:
@@ -109,10 +125,15 @@ def number(path: str | Path) -> int | None:
 
 def names(folder: str | Path) -> list[str]:
     """The sorted names in a folder; none if it cannot be listed."""
-    try:
-        return names_in(folder)
-    except RefusedError:
-        return []
+    reply = door.names(folder, MAX_NAMES)
+    match reply:
+        case Whole(names) | Cut(names):
+            return sorted(names)
+        case Absent() | Refused():
+            return []
+        case Failed():
+            _raise_if_ours(reply, folder)
+            return []
 
 
 def host_memory(proc_root: str | Path) -> int | None:
@@ -131,25 +152,22 @@ def label(name: str) -> str:
 
 def link(path: str) -> str:
     """The last part of a link's target; "" if it is no link."""
-    try:
-        return os.path.basename(os.readlink(path))  # noqa: PTH115, PTH119 - a string
-    except OSError:
-        return ""
+    reply = door.link(path)
+    match reply:
+        case Whole(target) | Cut(target):
+            return target.rpartition("/")[2]
+        case Absent() | Refused():
+            return ""
+        case Failed():  # EINVAL: it is no link
+            _raise_if_ours(reply, path)
+            return ""
 
 
 def is_refused(path: Path) -> bool:
     """Whether a file is there but cannot be read, as while its driver resets a board."""
-    try:
-        read(path, 1)
-    except OSError as error:
-        return error.errno not in _GONE
-    return False
+    return isinstance(door.read(path, 1), Refused | Failed)
 
 
 def is_gone(folder: str | Path) -> bool:
     """Whether a folder is certainly gone."""
-    try:
-        os.stat(folder)  # noqa: PTH116 - a string or a path
-    except OSError as error:
-        return error.errno in _GONE
-    return False
+    return isinstance(door.about(folder), Absent)

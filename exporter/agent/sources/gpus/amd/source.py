@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +45,9 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         return ON_WSL if "microsoft" in self._kernel else NO_DRIVER
 
     def _changed(self) -> bool:
-        before, self._generation = self._generation, generation(self._sysfs)
+        before = self._generation
+        with suppress(OSError):  # it is not known now
+            self._generation = generation(self._sysfs)
         return self._generation != before
 
     def _look(self) -> BoardList:

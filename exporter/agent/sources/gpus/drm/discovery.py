@@ -12,7 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from exporter.agent.sources.gpus.sysfs import host_memory, label, link, names, number, text
+from exporter.agent.sources.gpus.sysfs import (
+    host_memory,
+    label,
+    link,
+    names,
+    names_in,
+    number,
+    text,
+)
 from exporter.model import FIRST_INDEX, Device
 
 CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
@@ -149,10 +157,14 @@ def discover(
 
     ``taken``: PCI addresses of the devices that another source reads. A virtual function is no GPU
     of its own but a part of the one that it is of, in whose time its clients work.
+
+    Raises:
+        RefusedError, OSError: they cannot be listed.
+
     """
     kernel = text(f"{proc_root}/sys/kernel/osrelease")
     found: list[DrmCard] = []
-    for name in names(f"{sys_root}/class/drm"):
+    for name in names_in(f"{sys_root}/class/drm"):
         card = f"{sys_root}/class/drm/{name}"
         if _CARD.fullmatch(name) and len(found) < MAX_DEVICES:
             driver = link(f"{card}/device/driver")
