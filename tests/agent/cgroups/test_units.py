@@ -11,6 +11,7 @@ from exporter.agent.sources.cgroups.layout import (
     cgroup_paths,
     is_own_inside,
     parse_path,
+    unknown_unit,
 )
 from exporter.model import (
     CgroupIdentity,
@@ -94,6 +95,30 @@ NOTHING = [
 @pytest.mark.parametrize("path", [*JOBS, *UNITS])
 def test_a_path_names_its_unit(path: str) -> None:
     assert parse_path(path) == CgroupIdentity(unit=(JOBS | UNITS)[path])
+
+
+@pytest.mark.parametrize(
+    ("paths", "name"),
+    [
+        (["/default/trainer"], "default/trainer"),
+        (["/default/trainer/made/by/a/tenant"], "default/trainer"),
+        (["/../../default/trainer (deleted)"], "default/trainer"),
+        (["/", "/a", "/a/b/c", "/x/y"], "a/b"),
+        (["/only"], "only"),
+        ([f"/{'n' * 300}/x"], None),
+        (["/", "/../.."], ""),
+        ([], ""),
+    ],
+)
+def test_of_a_path_that_no_rule_knows_the_first_names_count(
+    paths: list[str], name: str | None
+) -> None:
+    unit = unknown_unit(paths)
+    if name is None:
+        assert unit is not None
+        assert len(unit.name) <= LONGEST_NAME
+    else:
+        assert unit == (Unit("cgroup", name) if name else None)
 
 
 @pytest.mark.parametrize("path", NOTHING)

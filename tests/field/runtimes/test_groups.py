@@ -494,5 +494,6 @@ def test_a_layout_of_its_own_is_a_group_of_its_own(tmp_path: Path, path: str, ri
         page = node.run(4)
     groups = {(own["kind"], own["group"]) for own, _ in page.all("mgpu_group_core_seconds_total")}
     assert {right, ("host", "0")} <= groups
+    assert page.all("mgpu_group_kind_core_seconds_total", kind=right[0]) != []
     ((named, _),) = page.all("mgpu_group_info", kind=right[0], group=right[1])
     assert named["name"] == right[1].replace(CID, CID[:12])

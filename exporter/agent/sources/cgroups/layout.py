@@ -197,7 +197,8 @@ def unknown_unit(paths: Iterable[str]) -> Unit | None:
 
     None if all paths are the root's. Of several, as in cgroup v1, the deepest counts.
     """
-    split = [[n for n in path.split("/") if n not in _TOP] for path in paths]
+    whole = (path.strip().removesuffix(" (deleted)") for path in paths)
+    split = [[name for name in path.split("/") if name not in _TOP] for path in whole]
     names = max(split, key=len, default=[])
     return Unit(UNKNOWN, _distinct("/".join(names[:_NAMES]))) if names else None
 
