@@ -37,15 +37,18 @@ class Aside(Generic[K, T]):
         self._slow = tuple(q for q in self._asked.values() if q.is_open)
         self._is_said = self._is_said and bool(self._slow)
 
-    def ask(self, key: K, tenant: Hashable, question: Callable[[], T]) -> T | None:
+    def ask(
+        self, key: K, tenant: Hashable, question: Callable[[], T], wait_s: float = 0.0
+    ) -> T | None:
         """The reply; None while there is none. ``tenant``: who may have made what is asked.
 
+        ``wait_s``: so long a new question is waited for.
         While too many are open, of this tenant or at all, it waits for its turn: ask again in the
         next cycle. That is said once, and only if one of them is slow.
         """
         asked = self._asked.get(key)
         if asked is None and not self._waits(key, tenant):
-            asked = self._asked[key] = _Question(self._what, tenant, question)
+            asked = self._asked[key] = _Question(self._what, tenant, question, wait_s)
         return asked.reply if asked else None
 
     def drop(self, key: K) -> None:
@@ -66,12 +69,16 @@ class Aside(Generic[K, T]):
 
 
 class _Question(Generic[T]):
-    def __init__(self, what: str, tenant: Hashable, question: Callable[[], T]) -> None:
+    def __init__(
+        self, what: str, tenant: Hashable, question: Callable[[], T], wait_s: float
+    ) -> None:
         self.tenant = tenant
         self.reply: T | None = None
         self._question = question
         self._thread = Thread(target=self._run, name=what, daemon=True)
         self._thread.start()
+        if wait_s:
+            self._thread.join(wait_s)
 
     @property
     def is_open(self) -> bool:

@@ -50,7 +50,9 @@ def look_at(proc_root: str, pid: int) -> ProcessState | None:
             return None
         paths: tuple[str, ...] = ()
         if isinstance(cgroup, Whole | Cut):
-            paths = cgroup_paths(os.fsdecode(cgroup.value))
+            # A line without an end is a part of one, and a part of a path is another cgroup's.
+            lines = cgroup.value[: cgroup.value.rfind(b"\n") + 1]
+            paths = cgroup_paths(os.fsdecode(lines))
         first, last = _known(before), _known(after)
         # Neither time it could be read, but it has cgroups: hidepid, or no right to read it.
         if first is None and last is None:

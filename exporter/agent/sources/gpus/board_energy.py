@@ -5,10 +5,11 @@ boards have counters that never move (MI100), or that their driver fills in for 
 (MI250: ``aldebaran_ppt.c``), and boards in virtual machines may have either.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from exporter.agent.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
 from exporter.agent.sources.gpus.heights import Rising
+from exporter.model import Unmeasured
 
 STILL_NS = 2_000_000_000  # boards update their counter about ten times a second
 MOVES = 3  # so often in a row a counter moves before it is accepted again
@@ -83,6 +84,8 @@ class BoardEnergy:
     def __init__(self, *, compares: bool = True) -> None:
         self.method = NEITHER
         self.begun = False
+        self._is_away = False  # it is not known what was used in the last seconds
+        self._away_ns: int | None = None  # since when
         self._slept = False  # since the last reading
         self._rising = Rising()
         self._counter = _Counter()
@@ -103,12 +106,18 @@ class BoardEnergy:
         # accepted while it moves, and as long as power says about the same. Power is a call of its
         # own, so a driver whose calls are costly is asked for it only in doubt.
         slept, self._slept, self.begun = self._slept, False, True
+        is_read = counter_uj is not None
         counter_uj = self._rising.take(counter_uj)
+        has_stepped_back = is_read and counter_uj is None
         if slept:  # a board that is off draws nothing
             self._counter.value = None
         fresh = counter_uj is not None and self._counter.value is None
         self._counter.see(counter_uj, mono_ns)
-        is_away = counter_uj is None and self.method == COUNTER  # for a moment, or it is given up
+        is_away = counter_uj is None and self.method == COUNTER
+        # A counter that cannot be read goes on, so nothing is lost. But the sum may not be shown as
+        # one that stands still.
+        self._away_ns = (self._away_ns or mono_ns) if is_away else None
+        self._is_away = self._away_ns is not None and mono_ns - self._away_ns >= STILL_NS
         power_uj = None
         is_sure = self._counter.is_moving and self.method == COUNTER
         if not is_away and (self._compares or not (is_sure or fresh)):
@@ -119,6 +128,8 @@ class BoardEnergy:
         if self._counter.stands and power_uj is not None:
             self._counter.doubt()
         method = COUNTER if is_away else self._method(power_uj, fresh=fresh)
+        is_doubtful = self._counter.stands or has_stepped_back
+        self._is_away = self._is_away or (method == COUNTER and is_doubtful)
         is_accepted = (self._counter.has_moved or fresh) and not self._counter.stands
         value = {COUNTER: counter_uj if is_accepted else None, POWER: power_uj}.get(method)
         # The other method goes on from where it would have begun. So a change of method neither
@@ -131,6 +142,11 @@ class BoardEnergy:
         self._remember(counter_uj, power_uj, mono_ns)
         energy = self._meter.take(value, mono_ns, None if slept else busy_ns)
         return energy.as_idle() if slept else energy
+
+    @property
+    def unmeasured(self) -> Mapping[str, Unmeasured]:
+        """Why energy is not known, if it is not known what was used in the last seconds."""
+        return {"energy": Unmeasured.READ_FAILED} if self._is_away else {}
 
     def _method(self, power_uj: int | None, *, fresh: bool) -> str:
         # A counter that is seen for the first time is accepted: it has had no time to move.

@@ -20,6 +20,7 @@ from exporter.agent.sources.gpus.source import (
     NoCgroups,
     RestartRequiredError,
 )
+from exporter.agent.sources.gpus.sysfs import UnreadError
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 
 logger = logging.getLogger(__name__)
@@ -159,6 +160,8 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
 
     def _explain(self, error: Exception) -> str:
         """What is wrong if a look failed, and what to do."""
+        if isinstance(error, UnreadError):
+            return f"devices are taken as they were: {error}"
         return repr(error)[:200]
 
     def _trouble(self) -> str:

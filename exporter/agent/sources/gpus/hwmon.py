@@ -7,7 +7,7 @@ Reading sensors may wake a device; the caller decides whether to. What may not b
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from exporter.agent.sources.gpus.sysfs import names, number, text
+from exporter.agent.sources.gpus.sysfs import NotedReads
 from exporter.model import Sensors, Unmeasured
 
 _SENSORS = {"edge": "gpu", "pkg": "gpu", "junction": "hotspot", "mem": "memory", "vram": "memory"}
@@ -35,11 +35,12 @@ class Hwmon:
         self._graphics_mhz = graphics_mhz
         self._folder = ""
         self._counter = ""
+        self.unmeasured: dict[str, Unmeasured] = {}  # what could not be read of the sensors
 
     def energy_uj(self) -> int | None:
         """The energy counter in microjoules, if the driver has one: the same one each time."""
         for name in (self._counter,) if self._counter else _ENERGY:
-            value = self._first((name,))
+            value = self._first(NotedReads(), (name,))
             if value is not None:
                 self._counter = name
                 return value
@@ -50,7 +51,7 @@ class Hwmon:
 
         A board that can be read draws some: 0 is no figure, as of the second die of an MI250.
         """
-        microwatts = self._first(_POWER, least=1)
+        microwatts = self._first(NotedReads(), _POWER, least=1)
         return None if microwatts is None else microwatts // 1000
 
     def sensors(self, disabled: Collection[str], counted_watts: float | None = None) -> Sensors:
@@ -59,63 +60,80 @@ class Hwmon:
         ``counted_watts``: by the energy counter, for a driver that does not report power.
         """
         watts = limit = None
+        of_power, of_limit, of_heat, of_clocks = (NotedReads() for _ in range(4))
         if "power" not in disabled:
             # A limit of 0 is switched off.
-            power, limit = self._first(_POWER, least=1), self._first(_LIMIT, least=1)
+            power = self._first(of_power, _POWER, least=1)
+            limit = self._first(of_limit, _LIMIT, least=1)
             is_possible = not limit or (counted_watts or 0) <= MARGIN * limit / 1e6
             counted_watts = counted_watts if is_possible else None
             watts = counted_watts if power is None else power / 1e6
         heat: dict[str, float] = {}
-        for label, value in () if "temperature" in disabled else self._labelled("temp"):
+        for label, value in () if "temperature" in disabled else self._labelled(of_heat, "temp"):
             # A driver's own word, so it is bounded. Without a label it is the GPU's.
             is_word = label.isascii() and label.isidentifier() and len(label) <= _LONGEST_LABEL
             heat[_SENSORS.get(label) or (label if is_word else "gpu")] = value / 1000
+        clocks = {} if "clocks" in disabled else dict(self._clocks(of_clocks))
+        reads = {
+            "power": of_power,
+            "power_limit": of_limit,
+            "temperature": of_heat,
+            "clock": of_clocks,
+        }
+        self.unmeasured = {name: each.reason for name, each in reads.items() if each.reason}
         return Sensors.of(
             power_watts=watts,
             power_limit_watts=None if limit is None else limit / 1e6,
             temperature_celsius=heat,
-            clock_hertz={} if "clocks" in disabled else dict(self._clocks()),
+            clock_hertz=clocks,
         )
 
-    def _clocks(self) -> Iterator[tuple[str, int]]:
-        values = map(number, self._graphics_mhz)
+    def _clocks(self, reads: NotedReads) -> Iterator[tuple[str, int]]:
+        values = map(reads.number, self._graphics_mhz)
         mhz = next((value for value in values if value is not None), None)
         if mhz is not None:
             yield "graphics", mhz * 1_000_000
-        for label, hertz in self._labelled("freq"):
+        for label, hertz in self._labelled(reads, "freq"):
             if label in _CLOCKS and hertz >= 0:
                 yield _CLOCKS[label], hertz
 
-    def _labelled(self, kind: str) -> Iterator[tuple[str, int]]:
+    def _labelled(self, reads: NotedReads, kind: str) -> Iterator[tuple[str, int]]:
         """The label and the value of each channel of a kind."""
-        folder = self._found()
-        for name in names(folder)[:_MAX_FILES] if folder else ():
+        folder = self._found(reads)
+        for name in reads.names(folder)[:_MAX_FILES] if folder else ():
             if name.startswith(kind) and name.endswith("_input"):
-                value = number(f"{folder}/{name}")
+                value = reads.number(f"{folder}/{name}")
                 if value is not None:
-                    yield text(f"{folder}/{name.removesuffix('input')}label"), value
+                    yield reads.text(f"{folder}/{name.removesuffix('input')}label"), value
 
-    def _first(self, wanted: tuple[str, ...], least: int = 0) -> int | None:
+    def _first(self, reads: NotedReads, wanted: tuple[str, ...], least: int = 0) -> int | None:
         """The first of these files with a number of so much or more."""
-        folder = self._found()
-        values = (number(f"{folder}/{name}") for name in wanted) if folder else ()
+        folder = self._found(reads)
+        values = (reads.number(f"{folder}/{name}") for name in wanted) if folder else ()
         return next((value for value in values if value is not None and value >= least), None)
 
-    def _found(self) -> str:
+    def _found(self, reads: NotedReads) -> str:
         """The folder of the whole device; i915 has others for its parts (``i915_gt0``)."""
-        if not self._folder or text(f"{self._folder}/name") != self._driver:
-            found = (f"{self._above}/{name}" for name in names(self._above))
-            named = (path for path in found if text(f"{path}/name") == self._driver)
+        name = reads.text(f"{self._folder}/name") if self._folder else ""
+        if name != self._driver and f"{self._folder}/name" not in reads.unread:
+            found = (f"{self._above}/{each}" for each in reads.names(self._above))
+            named = (path for path in found if reads.text(f"{path}/name") == self._driver)
             self._folder, self._counter = next(named, ""), ""
         return self._folder
 
 
 def unmeasured(
-    sensors: Sensors, energy_method: str, disabled: Collection[str]
+    sensors: Sensors,
+    energy_method: str,
+    disabled: Collection[str],
+    unread: Mapping[str, Unmeasured],
 ) -> Mapping[str, Unmeasured]:
-    """The quantities that a board does not report, without disabled groups of families."""
+    """The quantities that a board does not report, without disabled groups of families.
+
+    ``unread``: why, of those that could not be read; the board may have the others not.
+    """
     absent = {
-        "energy": ("", energy_method == "none"),
+        "energy": ("", energy_method == "none" or "energy" in unread),
         "power": ("power", sensors.value("power_watts") is None),
         "power_limit": ("power", sensors.value("power_limit_watts") is None),
         "temperature": ("temperature", not sensors.by_label("temperature_celsius")),
@@ -125,7 +143,7 @@ def unmeasured(
         "pcie": ("pcie", True),
     }
     return {
-        quantity: Unmeasured.NOT_SUPPORTED
+        quantity: unread.get(quantity, Unmeasured.NOT_SUPPORTED)
         for quantity, (group, is_absent) in absent.items()
         if is_absent and group not in disabled
     }

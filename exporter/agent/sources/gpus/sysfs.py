@@ -8,9 +8,13 @@ then, and no board for lost.
 import errno
 import re
 from pathlib import Path
+from typing import TypeVar
 
 from exporter.agent.sources import door
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Whole
+from exporter.model import Unmeasured
+
+T = TypeVar("T")
 
 MAX_BYTES = 16_384  # sysfs shows a page, gpu_metrics not more than this either
 LONGEST_LABEL = 64
@@ -171,3 +175,82 @@ def is_refused(path: Path) -> bool:
 def is_gone(folder: str | Path) -> bool:
     """Whether a folder is certainly gone."""
     return isinstance(door.about(folder), Absent)
+
+
+class UnreadError(Exception):
+    """What says which devices there are could not be read now. The text says what, and why."""
+
+
+class NotedReads:
+    """Reads what a device may be without, and notes what could not be read: that is no lack.
+
+    ``unread``: by path, since the beginning.
+    """
+
+    def __init__(self) -> None:
+        self.unread: dict[str, Refused | Failed] = {}
+
+    def text(self, path: str) -> str:
+        """The text of a file without surrounding space; "" if it is missing, or not read."""
+        return self._value(path, door.parsed(door.read(path, MAX_BYTES), _text)) or ""
+
+    def number(self, path: str) -> int | None:
+        """The number in a file; None if it is missing, or not read."""
+        return self._value(path, door.parsed(door.read(path, MAX_BYTES), _number_in))
+
+    def hexadecimal(self, path: str) -> int | None:
+        """The hexadecimal number in a file; None if it is missing, or not read."""
+        return self._value(path, door.parsed(door.read(path, MAX_BYTES), _hexadecimal_in))
+
+    def names(self, folder: str) -> list[str]:
+        """The sorted names in a folder; none if it is missing, or not listed."""
+        return sorted(self._value(folder, door.names(folder, MAX_NAMES)) or ())
+
+    def link(self, path: str) -> str:
+        """The last part of a link's target; "" if there is none, or it was not read."""
+        return (self._value(path, door.link(path)) or "").rpartition("/")[2]
+
+    @property
+    def reason(self) -> Unmeasured | None:
+        """Why something is not known, if anything could not be read."""
+        if any(isinstance(each, Refused) for each in self.unread.values()):
+            return Unmeasured.NO_PERMISSION
+        return Unmeasured.READ_FAILED if self.unread else None
+
+    def require(self) -> None:
+        """Raise where anything was not read, but for what the kernel refuses."""
+        if any(isinstance(each, Failed) for each in self.unread.values()):
+            raise UnreadError(self.said)
+
+    @property
+    def said(self) -> str:
+        """The first that could not be read, for people."""
+        path, reply = next(iter(self.unread.items()))
+        return f"{path}: {door.why(reply)}"
+
+    def _value(self, path: str, reply: Reply[T]) -> T | None:
+        match reply:
+            case Whole(value):
+                return value
+            case Absent():
+                return None
+            case Cut():
+                self.unread[path] = Failed(errno.EMSGSIZE)
+            case Refused() | Failed():
+                self.unread[path] = reply
+        return None
+
+
+def _text(content: bytes) -> str:
+    return content.decode("ascii", "replace").strip()
+
+
+def _hexadecimal_in(content: bytes) -> int:
+    return int(content, 16)
+
+
+def _number_in(content: bytes) -> int:
+    found = _text(content)
+    if not _NUMBER.fullmatch(found):
+        raise ValueError(found[:LONGEST_LABEL])
+    return int(found)

@@ -396,7 +396,7 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         path = f"{GROUP}/{self._version}/namespaces/{namespace}/resourceclaims/{name}"
         try:
             with client.get(path, {}, TIMEOUT_S) as stream:
-                devices = decode_claim(decode(stream.read(MAX_OBJECT)))
+                devices = decode_claim(_object(decode(stream.read(MAX_OBJECT))))
         except JsonError as error:
             item = f"claim {key[0]}/{key[1]} ({error})"
             self._rejections.reject("claim_unusable", item, owner=key[0])
@@ -426,6 +426,12 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
             self.problem, self.is_down = _explained(error), True
             return
         self._offered = offered(found)
+
+
+def _object(document: object) -> object:
+    if isinstance(document, dict):
+        return document
+    raise JsonError("it is no object")
 
 
 def _explained(error: ApiError | JsonError) -> str:

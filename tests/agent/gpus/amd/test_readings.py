@@ -304,7 +304,7 @@ def test_a_sensor_that_may_not_be_read_costs_only_itself(fs: FakeFilesystem) -> 
     node.source.close()
     assert known(reading.window).busy.core == SECOND // 2
     assert reading.sensors.by_label("temperature_celsius")
-    assert reading.unmeasured["power"] is Unmeasured.NOT_SUPPORTED
+    assert reading.unmeasured["power"] is Unmeasured.NO_PERMISSION
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from exporter.model import ProcessMemory
 from tests.agent.gpus.known import known
 from tests.agent.gpus.nvml.node import Node, calls
 from tests.fakenvml.build import library
-from tests.fakenvml.scenario import Gpu, Process
+from tests.fakenvml.scenario import Fault, Gpu, Process
 
 NAME = "nvmlSystemGetProcessName"
 SERVER = "nvidia-cuda-mps-server"
@@ -50,6 +50,14 @@ def test_without_clients_nobody_is_asked_for_a_name(shared: Node) -> None:
 def test_driver_that_does_not_name_processes_has_no_server(shared: Node) -> None:
     shared.start(path=library(omit={NAME}))
     assert kinds(shared) == {1: {"compute"}, 2: {"mps"}, 3: {"compute"}}
+
+
+def test_a_name_that_never_comes_costs_nothing_else(shared: Node) -> None:
+    shared.start()
+    shared.fail(Fault("hang", NAME))
+    assert kinds(shared) == {1: {"compute"}, 2: {"mps"}, 3: {"compute"}}
+    assert shared.read().status.up
+    shared.fail()
 
 
 class SampleAttribution(Library):

@@ -268,7 +268,8 @@ class AmdBoard:
                 reasons["device_memory"] = Unmeasured.READ_FAILED
             elif memory.total_bytes is None:
                 reasons["device_memory"] = Unmeasured.NOT_SUPPORTED
-        reasons |= unmeasured(self._sensors, self.energy.method, demand.disabled)
+        unread = {**self._hwmon.unmeasured, **self.energy.unmeasured}
+        reasons |= unmeasured(self._sensors, self.energy.method, demand.disabled, unread)
         if self._whole.device.sharing == MODULE:
             # What is known of the first die is its module's, and of the second there is nothing.
             missing = (q for q in ("power", "power_limit") if q in reasons)

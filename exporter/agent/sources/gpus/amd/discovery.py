@@ -10,9 +10,11 @@ from os.path import isdir
 from pathlib import Path
 from typing import NamedTuple
 
+from exporter.agent.sources.door import Refused
 from exporter.agent.sources.gpus.amd.kfd import KFD, KfdNode, read_topology
 from exporter.agent.sources.gpus.drm.discovery import FIRST_RENDER, PCI_ADDRESS, is_apu, minors_in
 from exporter.agent.sources.gpus.sysfs import (
+    NotedReads,
     RefusedError,
     as_count,
     host_memory,
@@ -26,7 +28,7 @@ from exporter.model import FIRST_INDEX, MODULE, PARTITIONED, Device
 logger = logging.getLogger(__name__)
 
 VENDOR = "amd"
-VENDOR_ID = "0x1002"
+VENDOR_ID = 0x1002
 MAX_BOARDS = 64
 UNDIVIDED = {"", "spx"}
 APUS = {  # by gfx_target_version; that of an MI300A is an MI300X's
@@ -137,7 +139,12 @@ def present(sysfs: Path) -> bool:
 
 
 def addresses(sysfs: Path) -> frozenset[str]:
-    """PCI addresses of the boards that ``discover`` finds; none without permission."""
+    """PCI addresses of the boards that ``discover`` finds; none without permission.
+
+    Raises:
+        UnreadError: that is not known now.
+
+    """
     try:
         return frozenset(_boards(sysfs / "class/drm"))
     except RefusedError:
@@ -149,9 +156,11 @@ def discover(sysfs: Path, names: BoardNames, procfs: Path = Path("/proc")) -> Bo
 
     Raises:
         RefusedError: the folders may not be read.
+        UnreadError: they could not be read now.
 
     """
     topology = read_topology(sysfs)
+    _require_nodes(f"{sysfs}/{KFD}/topology/nodes")
     folders = dict(sorted(_boards(sysfs / "class/drm").items())[:MAX_BOARDS])
     named = names.assign(folders)
     own = _partitions(sysfs) if any(len(topology.of(pci)) > 1 for pci in folders) else {}
@@ -166,7 +175,22 @@ def discover(sysfs: Path, names: BoardNames, procfs: Path = Path("/proc")) -> Bo
             "let the device cgroup of the exporter have /dev/kfd and /dev/dri/renderD*"
         )
     unsure = (b.folder for b in boards if any(is_refused(b.folder / name) for name in WHAT_IT_IS))
-    return BoardList(boards, trouble, frozenset(unsure))
+    unnamed = (folder for folder in folders.values() if _is_unnamed(folder / "unique_id"))
+    return BoardList(boards, trouble, frozenset((*unsure, *unnamed)))
+
+
+def _require_nodes(folder: str) -> None:
+    """See that each of KFD's nodes can be read: else a board would lose its processes."""
+    reads = NotedReads()
+    for name in reads.names(folder):
+        reads.text(f"{folder}/{name}/gpu_id")
+        reads.text(f"{folder}/{name}/properties")
+    reads.require()
+
+
+def _is_unnamed(path: Path) -> bool:
+    """Whether a board's unique number is there, and is none."""
+    return path.exists() and not _UNIQUE.fullmatch(text(path).lower())
 
 
 def _boards(drm: Path) -> Mapping[str, Path]:
@@ -175,13 +199,18 @@ def _boards(drm: Path) -> Mapping[str, Path]:
     A partition is a card of its own, but a platform device without a vendor.
     """
     found: dict[str, Path] = {}
-    for name in names_in(drm):
+    reads = NotedReads()
+    cards = [name for name in reads.names(str(drm)) if _CARD.fullmatch(name)]
+    if any(isinstance(each, Refused) for each in reads.unread.values()):
+        raise RefusedError(str(drm))
+    for name in cards:
         folder = drm / name / "device"
-        if not _CARD.fullmatch(name) or text(folder / "vendor") != VENDOR_ID:
+        if reads.hexadecimal(f"{folder}/vendor") != VENDOR_ID:
             continue
         place = folder.resolve()  # a card's number may be another board's later, its place not
         if PCI_ADDRESS.fullmatch(address := place.name.lower()):
             found.setdefault(address, place)
+    reads.require()  # one that is missing here would be another source's, or have gone
     return found
 
 

@@ -48,7 +48,8 @@ class DrmBoard:
 
     def unmeasured(self, disabled: Collection[str]) -> Mapping[str, Unmeasured]:
         """The quantities that this board does not measure, without disabled groups of families."""
-        return unmeasured(self.sensors, self.energy.method, disabled)
+        unread = {**self._hwmon.unmeasured, **self.energy.unmeasured}
+        return unmeasured(self.sensors, self.energy.method, disabled, unread)
 
     def memory_used(self, *, shares_host: bool) -> int | None:
         """Bytes of device memory in use, if the driver reports them (amdgpu)."""

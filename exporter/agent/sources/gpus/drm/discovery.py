@@ -11,16 +11,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
-from exporter.agent.sources.gpus.sysfs import (
-    host_memory,
-    label,
-    link,
-    names,
-    names_in,
-    number,
-    text,
-)
+from exporter.agent.sources.gpus.sysfs import NotedReads, host_memory, label, names, text
 from exporter.model import FIRST_INDEX, Device
 
 CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
@@ -129,6 +122,7 @@ _VENDORS = {0x8086: "intel", 0x1002: "amd", 0x10DE: "nvidia", 0x1AF4: "virtio"}
 _FIRST_OF_OTHERS = 300  # no vendor has this hundred in ``FIRST_INDEX``
 _OTHERS = {"nvidia", "nvidia-drm"}  # read by NVML: its driver has no show_fdinfo
 _TOTALS = ("device/mem_info_vram_total", "lmem_total_bytes")  # amdgpu; i915 as Intel ships it
+_IDENTITY = ("driver", "drm", "uevent", "vendor", "device")
 _TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
 
 
@@ -150,36 +144,54 @@ class DrmCard:
     functions: frozenset[str] = frozenset()
 
 
+class DrmCards(NamedTuple):
+    """What a look found. ``unsure``: what could not be read of a card, by its directory."""
+
+    cards: tuple[DrmCard, ...]
+    unsure: Mapping[str, str]
+
+
 def discover(
     sys_root: str, proc_root: str, *, taken: Collection[str] = (), any_driver: bool = False
-) -> tuple[DrmCard, ...]:
+) -> DrmCards:
     """Every device whose driver is known to report its clients, or of any driver.
 
     ``taken``: PCI addresses of the devices that another source reads. A virtual function is no GPU
     of its own but a part of the one that it is of, in whose time its clients work.
 
     Raises:
-        RefusedError, OSError: they cannot be listed.
+        UnreadError: the devices could not be listed.
 
     """
     kernel = text(f"{proc_root}/sys/kernel/osrelease")
+    listing = NotedReads()
+    listed = listing.names(f"{sys_root}/class/drm")
+    listing.require()
     found: list[DrmCard] = []
-    for name in names_in(f"{sys_root}/class/drm"):
+    unsure: dict[str, str] = {}
+    for name in listed:
         card = f"{sys_root}/class/drm/{name}"
-        if _CARD.fullmatch(name) and len(found) < MAX_DEVICES:
-            driver = link(f"{card}/device/driver")
-            minors = minors_in(f"{card}/device/drm") | {int(name.removeprefix("card"))}
-            # A card without a render node only displays (VGA of a BMC).
-            renders = any(minor >= FIRST_RENDER for minor in minors)
-            wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and renders)
-            pci = _pci_address(card)
-            if wanted and not (pci and pci in taken):
-                shares = is_apu(f"{card}/device")
-                host = (host_memory(proc_root) or UNLIMITED) if shares else 0
-                device = _device(card, driver, pci, kernel, host)
+        if not _CARD.fullmatch(name) or len(found) >= MAX_DEVICES:
+            continue
+        reads = NotedReads()
+        driver = reads.link(f"{card}/device/driver")
+        nodes = minors_in(f"{card}/device/drm", reads)
+        minors = nodes | {int(name.removeprefix("card"))}
+        # A card without a render node only displays (VGA of a BMC).
+        renders = any(minor >= FIRST_RENDER for minor in minors)
+        wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and renders)
+        pci = _pci_address(card, reads)
+        if wanted and not (pci and pci in taken):
+            shares = is_apu(f"{card}/device")
+            host = (host_memory(proc_root) or UNLIMITED) if shares else 0
+            device = _device(card, driver, pci, kernel, host, reads)
+            # Half of what says which card it is would make another card of it.
+            if reads.unread.keys().isdisjoint(f"{card}/device/{each}" for each in _IDENTITY):
                 early = _is_early(kernel, DRIVERS.get(driver))
                 found.append(DrmCard(device, driver, card, minors, shares, early))
-    return tuple(_with_functions(found))
+        if reads.unread or not nodes:
+            unsure[card] = reads.said if reads.unread else f"{card}/device/drm has no node"
+    return DrmCards(tuple(_with_functions(found)), unsure)
 
 
 def _is_early(kernel: str, known: DriverTraits | None) -> bool:
@@ -194,7 +206,7 @@ def _with_functions(cards: Collection[DrmCard]) -> Iterator[DrmCard]:
     # A function has no memory, energy or sensors of its own. As a card it would count the same use
     # twice: its clients work in the time of the card that it is of.
     known = {card.device.pci_bus_id for card in cards} - {""}
-    of = {card.card: link(f"{card.card}/device/physfn").lower() for card in cards}
+    of = {card.card: NotedReads().link(f"{card.card}/device/physfn").lower() for card in cards}
     for card in cards:
         own = [one for one in cards if of[one.card] == card.device.pci_bus_id != ""]
         if of[card.card] not in known:
@@ -203,48 +215,48 @@ def _with_functions(cards: Collection[DrmCard]) -> Iterator[DrmCard]:
             yield replace(card, minors=minors, functions=functions)
 
 
-def _device(card: str, driver: str, pci: str, kernel: str, host: int) -> Device:
+def _device(card: str, driver: str, pci: str, kernel: str, host: int, reads: NotedReads) -> Device:
     number_of = int(card.rpartition("/card")[2])
-    vendor_id, device_id = (_hexadecimal(f"{card}/device/{each}") for each in ("vendor", "device"))
+    vendor_id, device_id = (reads.hexadecimal(f"{card}/device/{n}") for n in ("vendor", "device"))
     # Devices that are on no PCI bus have no id: there the driver says who made them.
     known = DRIVERS.get(driver)
     vendor = (known.vendor if known else "") or driver
     if vendor_id is not None:
         vendor = _VENDORS.get(vendor_id, f"{vendor_id:04x}")
     # The name that the driver has, or else the one under which Intel sells it, or else the ids.
-    model = label(text(f"{card}/device/product_name"))
+    model = label(reads.text(f"{card}/device/product_name"))
     if not model and vendor == "intel" and device_id in _INTEL_NAMES:
         model = f"Intel {_INTEL_NAMES[device_id]}"
     if not model and None not in {vendor_id, device_id}:
         model = f"{vendor_id:04x}:{device_id:04x}"
     return Device(
-        uuid=f"DRM-{pci or link(f'{card}/device') or number_of}",
+        uuid=f"DRM-{pci or reads.link(f'{card}/device') or number_of}",
         index=(FIRST_INDEX.get(vendor) or _FIRST_OF_OTHERS) + number_of,  # NVML's begin at 0
         vendor=vendor,
         model=model,
         minor=number_of,
         pci_bus_id=pci,
         driver_version=label(f"{driver} {kernel}".strip()),
-        memory_bytes=_memory(card, host),
+        memory_bytes=_memory(card, host, reads),
     )
 
 
-def _memory(card: str, host: int) -> int | None:
+def _memory(card: str, host: int, reads: NotedReads) -> int | None:
     """Bytes of the device's memory; None if it has none, or its driver does not report it.
 
     ``host``: how much of its host's it can have beside its own, however much it may (GTT).
     """
-    total = max((number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
+    total = max((reads.number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
     if total:
-        total += min(number(f"{card}/device/mem_info_gtt_total") or 0, host)
-    tiles = [name for name in names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
-    of_tiles = (number(f"{card}/device/{name}/physical_vram_size_bytes") or 0 for name in tiles)
+        total += min(reads.number(f"{card}/device/mem_info_gtt_total") or 0, host)
+    tiles = [name for name in reads.names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
+    of_tiles = (reads.number(f"{card}/device/{t}/physical_vram_size_bytes") or 0 for t in tiles)
     return total or sum(of_tiles) or None
 
 
-def _pci_address(card: str) -> str:
+def _pci_address(card: str, reads: NotedReads) -> str:
     """The address as NVML and the drivers write it, "" on other buses."""
-    for line in text(f"{card}/device/uevent").splitlines():
+    for line in reads.text(f"{card}/device/uevent").splitlines():
         key, _, value = line.partition("=")
         if key == "PCI_SLOT_NAME" and PCI_ADDRESS.fullmatch(value.lower()):
             return value.lower()
@@ -260,13 +272,7 @@ def is_apu(folder: str | Path) -> bool:
     return any(text(f"{above}/{name}/in1_label") == "vddnb" for name in names(above))
 
 
-def minors_in(folder: str | Path) -> frozenset[int]:
+def minors_in(folder: str | Path, reads: NotedReads | None = None) -> frozenset[int]:
     """The minor numbers of the nodes in a device's folder ``drm``."""
-    return frozenset(int(match[1]) for match in map(_NODE.fullmatch, names(folder)) if match)
-
-
-def _hexadecimal(path: str) -> int | None:
-    try:
-        return int(text(path), 16)
-    except ValueError:
-        return None
+    found = (reads or NotedReads()).names(str(folder))
+    return frozenset(int(match[1]) for match in map(_NODE.fullmatch, found) if match)

@@ -16,6 +16,7 @@ from exporter.agent.sources.gpus.drm.discovery import (
     ENCODER,
     DriverTraits,
     DrmCard,
+    DrmCards,
     discover,
     role_of,
 )
@@ -227,7 +228,7 @@ class DrmDevice:
         return reasons
 
 
-Found = tuple[tuple[DrmCard, ...], Collection[str]]
+Found = tuple[DrmCards, Collection[str]]
 """The devices, and the PCI addresses of those that other sources read."""
 
 
@@ -261,6 +262,7 @@ class DrmSource(Fleet[Found, DrmDevice]):
         self._any_driver = any_driver
         owners = OwnersOfProcesses(proc_root, self._cgroup_of)
         self._scans = WorkerScans(proc_root, clock, self._workers, owners)
+        self._unsure: Mapping[str, str] = {}  # what could not be read of cards
 
     def _look(self) -> Found:
         taken = self._taken()
@@ -268,6 +270,8 @@ class DrmSource(Fleet[Found, DrmDevice]):
         return cards, taken
 
     def _trouble(self) -> str:
+        if self._unsure:
+            return f"cards are taken as they were ({next(iter(self._unsure.values()))})"
         return self._scans.trouble if self._devices else ""
 
     def _jobs(self) -> Mapping[str, Callable[[], Readings]]:
@@ -282,9 +286,13 @@ class DrmSource(Fleet[Found, DrmDevice]):
 
     def _sync(self, found: Found) -> None:
         """Keeps unchanged devices; what happened while one was gone is unobserved."""
-        cards, taken = found
-        before, self._devices = {**self._gone, **self._devices}, {}
-        for card in cards:
+        (cards, self._unsure), taken = found
+        before = {**self._gone, **self._devices}
+        # Of a card that could not be read whole, what is known is what it was.
+        unsure = {u: each for u, each in self._devices.items() if each.found.card in self._unsure}
+        self._devices = {uuid: before.pop(uuid) for uuid in unsure}
+        kept = {each.found.card for each in unsure.values()}
+        for card in (each for each in cards if each.card not in kept):
             uuid = card.device.uuid
             known = before.pop(uuid, None)
             if known is None or known.found != card:

@@ -10,9 +10,11 @@ import struct
 from collections import deque
 from collections.abc import Iterable
 from ctypes import POINTER, byref, c_char_p, c_uint, c_void_p, cast, create_string_buffer
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from exporter.agent.sources.aside import Aside
 from exporter.agent.sources.gpus.nvml import errors
 from exporter.agent.sources.gpus.nvml.board import NOT_AVAILABLE, memory_info
 from exporter.agent.sources.gpus.nvml.cadence import PROCESSES, ReadPhases
@@ -126,6 +128,7 @@ def united(listed: Iterable[tuple[str, int, int]]) -> tuple[ProcessMemory, ...]:
 
 
 NAME = "nvmlSystemGetProcessName"
+NAME_S = 0.1  # so long a name is waited for
 SERVER = b"nvidia-cuda-mps-server"
 COMPUTE_ONLY = frozenset({"compute"})
 MAX_BYTES = 256
@@ -135,11 +138,13 @@ class MpsServers:
     """Marks the MPS server among the processes of a device. One thread at a time.
 
     It does not use pynvml, which decodes the name as text: a process may have chosen other bytes.
+    A name is asked aside, because it is asked only to find the server: where the driver never
+    returns it, nothing else waits for it.
     """
 
     def __init__(self, library: Library) -> None:
         self._name = library.function(NAME, c_uint, c_char_p, c_uint)
-        self._buffer = create_string_buffer(MAX_BYTES)
+        self._aside: Aside[int, bool] = Aside("names of processes")
 
     def marked(self, processes: tuple[ProcessMemory, ...]) -> tuple[ProcessMemory, ...]:
         """The processes, with the kind ``mps_server`` for the server if there are MPS clients."""
@@ -156,9 +161,17 @@ class MpsServers:
         """Whether the program's name is the server's. A process that has ended has no name."""
         if process.kinds != COMPUTE_ONLY or self._name is None:
             return False
-        if self._name(process.pid, self._buffer, MAX_BYTES) != errors.SUCCESS:
+        asked = partial(self._is_named_server, self._name, process.pid)
+        is_server = self._aside.ask(process.pid, NAME, asked, NAME_S)
+        self._aside.drop(process.pid)
+        return bool(is_server)
+
+    @staticmethod
+    def _is_named_server(name: CFunction, pid: int) -> bool:
+        buffer = create_string_buffer(MAX_BYTES)
+        if name(pid, buffer, MAX_BYTES) != errors.SUCCESS:
             return False
-        program = self._buffer.value.split(b" ", 1)[0]
+        program = buffer.value.split(b" ", 1)[0]
         return program.rsplit(b"/", 1)[-1] == SERVER
 
 
