@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from exporter.answers.prometheus import focus, report
 from exporter.answers.prometheus.bill import STEPS, Bill, Period, Unpriced, bill_of, summed
-from exporter.answers.prometheus.books import Wanted, read_books, span_of, why_none
+from exporter.answers.prometheus.books import Unread, Wanted, read_books, span_of, why_none
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.prometheus.counters import POD_INFO
 from exporter.answers.prometheus.money import Prices, price, sanitized
@@ -143,13 +143,15 @@ def _read_bill(
     wanted = Wanted(by, sanitized(key), tuple(prices.by_node_label))
     remarks, bills, has_label = Remarks(prices, by, key), list[Bill](), False
     step_s, whole = STEPS.get(arguments.step, 0), Period(since_s, until_s)
+    unread = Unread(since_s)
     # Day by day: a bill of a week is the sum of those of its days, and has no more in memory.
     for begin_s, end_s in days_of(since_s, until_s):
         span = span_of(begin_s, end_s)
         found = read_books(prometheus, span, wanted)
-        remarks.take(found.cards)
         has_label |= found.has_label and bool(found.cards)
-        bills.append(bill_of(found.cards, prices, arguments.method, by, span, step_s, whole))
+        cards = [*unread.before(found.cards, begin_s), *found.cards]
+        remarks.take(cards)
+        bills.append(bill_of(cards, prices, arguments.method, by, span, step_s, whole))
     if remarks.first_s is None:
         raise NoAnswerError(why_none(prometheus, until_s))
     if prometheus.trouble:
@@ -167,7 +169,7 @@ def _read_bill(
         )
     for said in remarks.lines():
         _warn(arguments, said)
-    made = summed(bills)
+    made = summed(bills, int(remarks.first_s))
     if by in {"user", "account"} and (unnamed := _unnamed_hours(made)) >= _LEAST_HOURS:
         _warn(
             arguments,

@@ -109,11 +109,9 @@ def bill_of(
         Unpriced: there are cards without a price.
 
     """
-    whole = whole or Period(span.since_s, span.until_s)
-    # What the heading says is what was billed.
-    since_s = max(whole.since_s, min((int(book.begin_s) for book in books), default=span.since_s))
-    since_s = since_s if span.since_s == whole.since_s else whole.since_s
-    whole = Period(since_s, whole.until_s)
+    if whole is None:  # what the heading says is what was billed
+        first_s = min((int(book.begin_s) for book in books), default=span.since_s)
+        whole = Period(max(span.since_s, first_s), span.until_s)
     rows: list[BillRow] = []
     unpriced: set[str] = set()
     for book in books:
@@ -124,19 +122,14 @@ def bill_of(
         rows += _card_rows(_CardTime(book, span, method, by), priced.hourly, whole, step_s)
     if unpriced:
         raise Unpriced(sorted(unpriced))
-    return Bill(since_s, span.until_s, method, prices.currency, tuple(rows))
+    return Bill(whole.since_s, whole.until_s, method, prices.currency, tuple(rows))
 
 
-def summed(bills: Sequence[Bill]) -> Bill:
-    """One bill of ranges that follow each other. A row is the sum of theirs, of whole units.
-
-    It begins with the first that has a row: what the heading says is what was billed.
-    """
-    shown = [bill for bill in bills if bill.rows] or bills[:1]
-    since_s = shown[0].rows[0].period.since_s if shown[0].rows else shown[0].since_s
-    since_s = max(since_s, shown[0].since_s)
+def summed(bills: Sequence[Bill], since_s: int) -> Bill:
+    """One bill of parts of a range, from its first card on. A row is the sum of theirs."""
+    since_s = max(since_s, bills[0].since_s)
     rows: dict[tuple[object, ...], BillRow] = {}
-    for row in (row for bill in shown for row in bill.rows):
+    for row in (row for bill in bills for row in bill.rows):
         period = Period(max(row.period.since_s, since_s), row.period.until_s)
         card = row.card
         key = card.uuid, card.node, card.model, row.hourly, period, row.payer, row.part
@@ -145,7 +138,7 @@ def summed(bills: Sequence[Bill]) -> Bill:
     order = sorted(
         rows.values(), key=lambda row: (row.card.node, row.card.uuid, row.period, row.payer)
     )
-    return replace(shown[0], since_s=since_s, until_s=bills[-1].until_s, rows=tuple(order))
+    return replace(bills[0], since_s=since_s, rows=tuple(order))
 
 
 class _CardTime:

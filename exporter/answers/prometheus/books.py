@@ -39,6 +39,7 @@ _CONTAINER = tuple(f"{PREFIX}_container_{name}" for name in (_ALLOCATED, _CORE, 
 _GROUP = (f"{PREFIX}_group_{_CORE}",)
 _SLICES = re.compile(r"^(\d+)g\.")
 _MIG_SLICES = 7
+_AHEAD_S = 300  # by which what one scrape shows can be ahead of what another does
 _SHORT_ID = 12  # digits of a container's id, which an engine may repeat as its name
 
 _STEPS_S = ((6 * 3600, 60), (DAY_S - 1, 300))  # for ranges that are at most so long
@@ -57,7 +58,7 @@ class CardBook:
     """What was counted of a card in each step of a part of its time, in Unix seconds.
 
     In that time its node, model and labels stay the same. ``unidentified``: payers whose owner or
-    label nobody knows.
+    label nobody knows. ``began_s``: since when an exporter was on the card, if before the range.
     """
 
     facts: CardFacts
@@ -66,6 +67,7 @@ class CardBook:
     end_s: float = 0.0
     late: Sequence[Late] = ()
     unidentified: set[Payer] = field(default_factory=set)
+    began_s: float | None = None
 
 
 def span_of(since_s: int, until_s: int) -> Span:
@@ -127,6 +129,30 @@ def books_of(stored: Stored, nodes: NodeLabels, span: Span, wanted: Wanted) -> B
     return Books(order, who.has_label)
 
 
+class Unread:
+    """Finds the time in which nobody read a card whose exporter ran, between days that are read."""
+
+    def __init__(self, since_s: int) -> None:
+        self._since_s = since_s
+        self._ends_s: dict[tuple[str, str], float] = {}  # of each card in a node
+
+    def before(self, books: Sequence[CardBook], begin_s: int) -> list[CardBook]:
+        """Books without a count, of the days before one that begins then and has these."""
+        found = []
+        for book in books:
+            card = book.facts.uuid, book.facts.node
+            from_s = max(self._since_s, self._ends_s.get(card, 0.0))
+            if book.began_s is not None and book.begin_s <= begin_s:
+                from_s = max(from_s, book.began_s)
+                if from_s < begin_s:
+                    late = [one._replace(since_s=from_s) for one in book.late]
+                    found.append(
+                        CardBook(book.facts, begin_s=from_s, end_s=float(begin_s), late=late)
+                    )
+            self._ends_s[card] = book.end_s
+        return found
+
+
 def why_none(prometheus: Prometheus, until_s: int) -> str:
     """Why a Prometheus has no data of a range."""
     if prometheus.at(f"count({prometheus.selector([INFO])})", until_s):
@@ -184,8 +210,9 @@ class _Draft:
 
     def finished(self) -> CardBook:
         """The book, with what namespaces and instances counted beside."""
-        for step, of_namespaces in self._totals.items():
-            _add_rest(self.book.steps[step].had, of_namespaces)
+        ahead: dict[Payer, dict[str, float]] = {}
+        for step, of_namespaces in sorted(self._totals.items()):
+            _add_rest(self.book.steps[step].had, of_namespaces, ahead)
         for step, seconds in self._instances.items():
             known = self.book.steps[step]  # a board that gives no reading has none of them
             known.unobserved = max(known.unobserved, seconds)
@@ -214,6 +241,7 @@ class _Sorter:
                 drafts[at].count(one.labels["__name__"], payer, step, value, part)
         if drafts:
             drafts[0].book.late = card.late
+            drafts[0].book.began_s = card.parts[0].began_s
         return [draft.finished() for draft in drafts]
 
     def _payer(self, one: Grown) -> Payer:
@@ -250,8 +278,14 @@ def _count(had: dict[Payer, Had], payer: Payer, name: str, value: float) -> None
         mine.used = (mine.used or 0.0) + value
 
 
-def _add_rest(had: dict[Payer, Had], totals: Mapping[Payer, Had]) -> None:
-    """Adds what namespaces and kinds counted beyond the pods and groups that had series."""
+def _add_rest(
+    had: dict[Payer, Had], totals: Mapping[Payer, Had], owed: dict[Payer, dict[str, float]]
+) -> None:
+    """Adds what namespaces and kinds counted beyond the pods and groups that had series.
+
+    ``owed``: by how much pods were ahead of it in the steps before. What two targets count of one
+    step differs by when they are scraped, and evens out.
+    """
     # A short job may come and go between two scrapes. Its namespace's counter has what it used, so
     # the namespace itself pays for that.
     parts: dict[Payer, list[Had]] = defaultdict(list)
@@ -259,11 +293,20 @@ def _add_rest(had: dict[Payer, Had], totals: Mapping[Payer, Had]) -> None:
         parts[payer.of("namespace")].append(mine)
     for payer, total in totals.items():
         known = parts[payer.of("namespace")]
-        allocated = max(0.0, total.allocated - sum(one.allocated for one in known))
+        ahead = owed.setdefault(payer, {})
+        allocated = _beyond(ahead, "allocated", total.allocated, [one.allocated for one in known])
         used = None
         if total.used is not None:
-            used = max(0.0, total.used - sum(one.used or 0.0 for one in known))
+            used = _beyond(ahead, "used", total.used, [one.used or 0.0 for one in known])
         if allocated or used or not known:
-            borrowed = max(0.0, total.borrowed - sum(one.borrowed for one in known))
+            lent = [one.borrowed for one in known]
+            borrowed = _beyond(ahead, "borrowed", total.borrowed, lent)
             rest = had.setdefault(payer, Had(allocatable=total.allocatable))
             rest.add(allocated, used, borrowed)
+
+
+def _beyond(ahead: dict[str, float], what: str, total: float, known: Sequence[float]) -> float:
+    """How much more a total is than its parts, less what these were ahead before."""
+    rest = total - sum(known) - ahead.get(what, 0.0)
+    ahead[what] = min(_AHEAD_S, max(0.0, -rest))
+    return max(0.0, rest)

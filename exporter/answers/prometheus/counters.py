@@ -343,7 +343,9 @@ class _Reader:
                     pods[target, *pod].append(one)
                 elif name == INFO and one.samples:
                     times, _ = self._scrapes.of(target)
-                    last = max(one.samples)
+                    first, last = min(one.samples), max(one.samples)
+                    if times and first > times[0]:
+                        yield target, set(self._steps_of([first]))
                     if times and last < times[-1]:
                         yield target, set(self._steps_of([last]))
         for (target, *_), many in pods.items():

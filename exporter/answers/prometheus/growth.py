@@ -154,6 +154,7 @@ class _Card:
         found: dict[Life, dict[Key, dict[Target, list[tuple[float, float]]]]]
         found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
         shown: dict[Life, dict[Target, set[float]]] = defaultdict(lambda: defaultdict(set))
+        counted: dict[Life, set[float]] = defaultdict(set)
         for one in many:
             name = one.labels["__name__"]
             # The driver may give a GPU another number; its UUID stays.
@@ -163,6 +164,7 @@ class _Card:
                 found[life][key][target] += samples
                 if one.is_of_device:
                     shown[life][target].update(at for at, _ in samples)
+                    counted[life].update(at for at, _ in samples if name not in NOT_COUNTED)
         self._samples: dict[Life, dict[Key, dict[Target, Samples]]] = {
             life: {
                 key: {target: _columns(samples) for target, samples in by_target.items()}
@@ -170,6 +172,8 @@ class _Card:
             }
             for life, counters in found.items()
         }
+        # When each life showed counters of the card: of a card that is lost it shows none.
+        self._counted_at = {life: sorted(times) for life, times in counted.items()}
         # When each life showed the card: its exporter may live on without it.
         self.shown: Mapping[Life, Mapping[Target, Sequence[float]]] = {
             life: {target: sorted(times) for target, times in targets.items()}
@@ -232,7 +236,8 @@ class _Card:
                 f"card {self._uuid}, but count differently ({key[0]} of "
                 f"{', '.join(filter(None, key[1:]))}): name the job that is yours (--job)"
             )
-        return _Read(life, self._dated(life, pages[0]), targets, stretches, pages)
+        counted = [at for at in self._counted_at.get(life, ()) if pages[0] <= at <= pages[-1]]
+        return _Read(life, self._dated(life, pages[0]), targets, stretches, pages, counted)
 
     def _runs(self, read: "_Read") -> Iterator[Run]:
         """When the card was on the pages of a life."""
@@ -322,7 +327,7 @@ class _Card:
         span, since_s = self._span, self._span.since_s
         found: dict[Owner | None, dict[tuple[int, int], float]]
         found = defaultdict(lambda: defaultdict(float))
-        last = _last_before(by_target, since_s, until_s)
+        last = _last_before(by_target, read.stretches, min(since_s, until_s))
         # Two jobs may scrape one exporter. At each time the scrapes of one of them are counted.
         for number, stretch in enumerate(read.stretches):
             times, values = by_target.get(stretch.target, _NONE)
@@ -334,7 +339,7 @@ class _Card:
                 if at_s >= until_s:
                     break
                 one = _Sample(at_s, value, stretch.target)
-                growth = _growth_to(last, one, read.dated, read.pages, since_s)
+                growth = _growth_to(last, one, read.dated, read.counted, since_s)
                 last = one
                 if growth is None:
                     continue
@@ -350,13 +355,17 @@ class _Card:
 
 
 class _Read(NamedTuple):
-    """How a life was read. ``dated``: with a start that can be, by the clock of the store."""
+    """How a life was read. ``dated``: with a start that can be, by the clock of the store.
+
+    ``counted``: when the card's own counters were on its pages.
+    """
 
     life: Life
     dated: Life
     targets: Mapping[Target, Sequence[float]]
     stretches: Sequence[Stretch]
     pages: Sequence[float]
+    counted: Sequence[float]
 
 
 def _columns(samples: Sequence[tuple[float, float]]) -> Samples:
@@ -371,15 +380,20 @@ def _last(times: Sequence[float], at_s: float) -> float:
 
 
 def _last_before(
-    by_target: Mapping[Target, Samples], since_s: float, until_s: float
+    by_target: Mapping[Target, Samples], stretches: Sequence[Stretch], unix_s: float
 ) -> "_Sample | None":
-    """The last sample before the range, of any target."""
-    found: _Sample | None = None
-    for target, (times, values) in by_target.items():
-        at = bisect_right(times, min(since_s, until_s)) - 1
-        if at >= 0 and (found is None or times[at] > found.at_s):
-            found = _Sample(times[at], values[at], target)
-    return found
+    """The last sample before the range: of the target that is counted then, or of any."""
+    counted = [one.target for one in stretches if one.begin_s <= unix_s][-1:]
+    for targets in (counted, sorted(by_target, key=sorted)):
+        found: _Sample | None = None
+        for target in targets:
+            times, values = by_target.get(target, _NONE)
+            at = bisect_right(times, unix_s) - 1
+            if at >= 0 and (found is None or times[at] > found.at_s):
+                found = _Sample(times[at], values[at], target)
+        if found is not None:
+            return found
+    return None
 
 
 def _certain(growth: tuple[float, float], at_s: float, since_s: float) -> float | None:

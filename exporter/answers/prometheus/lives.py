@@ -111,7 +111,7 @@ class Scrapes:
         self._starts: dict[Target, dict[float, float]] = defaultdict(dict)
         self._cycles: dict[Target, dict[float, float]] = defaultdict(dict)
         self._known: dict[Target, tuple[list[float], list[Life]]] = {}
-        self._single: dict[Target, bool] = {}
+        self._lives: dict[Target, frozenset[Life]] = {}
         self._merged: dict[
             tuple[Target, ...], tuple[Sequence[float], Sequence[tuple[Life, Target]]]
         ] = {}
@@ -137,7 +137,7 @@ class Scrapes:
 
     def _forget(self, target: Target) -> None:
         self._known.pop(target, None)
-        self._single.pop(target, None)
+        self._lives.pop(target, None)
         self._merged.clear()
 
     def of(self, target: Target) -> tuple[Sequence[float], Sequence[Life]]:
@@ -220,27 +220,35 @@ class Scrapes:
     def divided(
         self, targets: Sequence[Target], samples: Sequence[tuple[float, float]]
     ) -> Iterator[tuple[Life, Target, Sequence[tuple[float, float]]]]:
-        """The samples of a series, oldest first, by who was scraped at their times.
+        """The samples of a series, oldest first, by the life that was scraped at their times.
 
-        Most series are of one target that had one life: these need no look at each sample.
+        Where its labels do not say which of several targets of that life it is of, each has them.
+        Most series are of targets that had one life: these need no look at each sample.
         """
-        if len(targets) == 1 and samples:
-            times, lives = self.of(targets[0])
-            if times and samples[0][0] >= times[0] and self._is_one_life(targets[0], lives):
-                yield lives[0], targets[0], samples
-                return
-        by: dict[tuple[Life, Target], list[tuple[float, float]]] = defaultdict(list)
-        for sample in samples:
-            found = self.which(targets, sample[0])
-            if found is not None:
-                by[found].append(sample)
-        for (life, target), some in by.items():
-            yield life, target, some
+        lives = [self._lives_of(target) for target in targets]
+        every = frozenset[Life]().union(*lives)
+        by: dict[Life, list[tuple[float, float]]] = defaultdict(list)
+        if (
+            len(every) == 1
+            and samples
+            and samples[0][0]
+            >= min(self.of(target)[0][0] for target, of in zip(targets, lives, strict=True) if of)
+        ):
+            by[next(iter(every))] = list(samples)
+        else:
+            for sample in samples:
+                found = self.which(targets, sample[0])
+                if found is not None:
+                    by[found[0]].append(sample)
+        for life, some in by.items():
+            for target, of in zip(targets, lives, strict=True):
+                if life in of:
+                    yield life, target, some
 
-    def _is_one_life(self, target: Target, lives: Sequence[Life]) -> bool:
-        if target not in self._single:
-            self._single[target] = all(life == lives[0] for life in lives)
-        return self._single[target]
+    def _lives_of(self, target: Target) -> frozenset[Life]:
+        if target not in self._lives:
+            self._lives[target] = frozenset(self.of(target)[1])
+        return self._lives[target]
 
     def by_life(self, targets: Iterable[Target]) -> dict[Life, dict[Target, list[float]]]:
         """When each life was scraped, by target."""

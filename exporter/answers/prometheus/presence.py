@@ -33,12 +33,14 @@ class Presence(NamedTuple):
     """A time in which a card was there, in Unix seconds.
 
     ``targets``: those that showed it, the last one last. ``is_new``: it came then.
+    ``began_s``: since when an exporter was on it, which may be before the range.
     """
 
     begin_s: float
     end_s: float
     targets: Sequence[Target]
     is_new: bool
+    began_s: float
 
 
 class Known(NamedTuple):
@@ -134,7 +136,7 @@ class Presences:
             if before is not None and is_together:  # it is in its new node, and so not in the old
                 found[-1] = before._replace(end_s=run.begin_s)
             is_new = run.begin_s > self._since_s
-            found.append(Presence(run.begin_s, end_s, [run.target], is_new))
+            found.append(Presence(run.begin_s, end_s, [run.target], is_new, run.begin_s))
         clipped = (
             one._replace(
                 begin_s=max(one.begin_s, self._since_s), end_s=min(one.end_s, self._until_s)
@@ -153,14 +155,17 @@ class Presences:
         # The first page of its node after it, by any life, which does not have it.
         without_s = inf
         for target in () if run.is_lost else places:
-            times, _ = self._scrapes.of(target)
+            times, lives = self._scrapes.of(target)
             at = bisect_right(times, run.last_s + _TIE_S)
             if at < len(times):
-                without_s = min(without_s, times[at])
+                # What began in between, and does not have it, began without it.
+                start_s = lives[at].start_s
+                is_between = start_s is not None and run.last_s < start_s < times[at]
+                without_s = min(without_s, start_s if start_s and is_between else times[at])
         if (
             following is not None
             and following.target in places
-            and without_s >= following.first_s - _TIE_S
+            and without_s >= following.begin_s - _TIE_S
         ):
             return max(run.last_s, following.begin_s)
         known = (self._known[one].until(run.last_s) for one in places if one in self._known)

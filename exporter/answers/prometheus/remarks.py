@@ -42,8 +42,8 @@ class Remarks:
         for book in books:
             self.first_s = min(book.begin_s, book.begin_s if self.first_s is None else self.first_s)
             for one in book.late:
-                since_s = max(one.since_s, book.begin_s)
-                self._late[name_of(one.target), one.from_s] += (one.from_s - since_s) / _HOUR_S
+                late_s = min(one.from_s, book.end_s) - max(one.since_s, book.begin_s)
+                self._late[name_of(one.target), one.from_s] += late_s / _HOUR_S
             self._take_unidentified(book)
             labels, model = book.facts.node_labels, book.facts.model
             self._labels |= labels.keys()

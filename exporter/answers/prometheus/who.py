@@ -35,10 +35,14 @@ class CardFacts(NamedTuple):
 
 
 class CardPart(NamedTuple):
-    """A part of a card's time in which all facts stay the same, in Unix seconds."""
+    """A part of a card's time in which all facts stay the same, in Unix seconds.
+
+    ``began_s``: since when an exporter was on the card, which may be before the range.
+    """
 
     begin_s: float
     end_s: float
+    began_s: float
     facts: CardFacts
 
 
@@ -132,7 +136,7 @@ class Who:
                 model, shown = models.get(begin_s, model), labels.get(begin_s, shown)
                 own = self._nodes.wanted_of(target)
                 facts = CardFacts(uuid, node, model, {**own, **dict(shown)})
-                parts.append(CardPart(begin_s, end_s, facts))
+                parts.append(CardPart(begin_s, end_s, min(begin_s, one.began_s), facts))
         return parts
 
     def _infos_of(self, uuid: str, presence: Presence) -> list[tuple[float, str]]:
