@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
+from re import compile as pattern
 from re import escape
 from typing import NamedTuple
 
@@ -39,6 +40,9 @@ from exporter.answers.prometheus.presence import Known
 from exporter.answers.prometheus.ranges import Span
 from exporter.httpclient import TooLongError
 from exporter.metrics.families import PREFIX
+
+PLACE = pattern(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+"""In a UUID of its PCI address, which a card of another node has, too."""
 
 STALE_S = 300  # before a time, where Prometheus finds the last scrape
 _SCRAPE_S = 15  # the usual time between two scrapes
@@ -302,11 +306,11 @@ class _Reader:
             found[target] |= steps_of
         for target in self._scrapes.targets:
             found[target].update(self._changed.get(node_of(dict(target)), ()))
-        # What is read of one target closely is read so of the others that show the same life: they
+        # What is read of one target closely is read so of the others that show the same card: they
         # are compared.
-        for targets in self._scrapes.by_life(self._scrapes.targets).values():
+        for targets in self._of_cards():
             all_of = set().union(*(found[target] for target in targets))
-            for target in targets if len(targets) > 1 else ():
+            for target in targets:
                 found[target] = all_of
         return {target: steps - {-1} for target, steps in found.items()}
 
@@ -331,6 +335,15 @@ class _Reader:
             steps_of = self._unclear_of(series)
             for target in series.targets if steps_of else ():
                 yield target, steps_of
+
+    def _of_cards(self) -> list[set[Target]]:
+        """The targets of each card, where they are several."""
+        of_card: dict[tuple[str, str], set[Target]] = defaultdict(set)
+        for one in self._series.values():
+            uuid = label(one.labels, "uuid")
+            for target in one.targets if one.is_of_device else ():
+                of_card[uuid, node_of(dict(target)) if PLACE.search(uuid) else ""].add(target)
+        return [targets for targets in of_card.values() if len(targets) > 1]
 
     def _came_and_went(self) -> Iterator[tuple[Target, set[int]]]:
         """The steps in which a card left its exporter's page, or a pod's name another pod's."""

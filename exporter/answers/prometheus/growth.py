@@ -6,7 +6,6 @@ scrape of the same life that did not have it yet, or since that life itself bega
 else a first value holds may be years old: counting begins with it, and the time before is lost.
 """
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from exporter.answers.prometheus.client import OWN, Labels, label, node_of
 from exporter.answers.prometheus.counters import (
     GROUP_INFO,
     INFO,
+    PLACE,
     STALE_S,
     UP,
     Stored,
@@ -46,7 +46,6 @@ from exporter.answers.prometheus.ranges import Span
 from exporter.answers.prometheus.who import CardPart, Owner, Who
 from exporter.metrics.families import PREFIX
 
-_PLACE = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # in a UUID of its PCI address
 NOT_COUNTED = {INFO, UP, GROUP_INFO}
 _NONE: Samples = ((), ())
 _CARDS = 10  # that a payer can have counted of one card: allocations may pass it
@@ -126,7 +125,7 @@ def _apart(uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes) -> list[l
 
     Series are of one card if one life showed them, or exporters of one node did.
     """
-    if not _PLACE.search(uuid):
+    if not PLACE.search(uuid):
         return [list(many)]
     groups: list[tuple[set[object], list[StoredCounter]]] = []
     for one in many:
@@ -226,7 +225,8 @@ class _Card:
     def _read(self, life: Life) -> "_Read":
         """When a life was read, and by which targets."""
         targets = self._scrapes.by_life(self.shown[life])[life]
-        stretches = stretches_of(targets, max(STALE_S, self._span.step_s))
+        order = self._scrapes.ordered(targets)
+        stretches = stretches_of(targets, order, max(STALE_S, self._span.step_s))
         pages = sorted(at for one in stretches for at in one.of(targets[one.target]))
         old_s = max(STALE_S, self._span.step_s)
         if len(targets) > 1 and (found := disagreeing(self._samples[life], targets, old_s)):

@@ -184,6 +184,15 @@ class Scrapes:
                     return f"{START} of {name_of(target)} is {mean:.0f} between two restarts"
         return ""
 
+    def ordered(self, targets: Iterable[Target]) -> list[Target]:
+        """The targets by how they were scraped, and not by their labels, as far as that differs."""
+
+        def rank(target: Target) -> tuple[object, ...]:
+            read = sorted(self._cycles[target].items())
+            return -len(self.of(target)[0]), read, sorted(target)
+
+        return sorted(targets, key=rank)
+
     def same_life(self, target: Target, one_s: float, later_s: float) -> bool:
         """Whether it was scraped by the first time, and one life answered then and later."""
         times, lives = self.of(target)
@@ -327,10 +336,12 @@ class Stretch(NamedTuple):
         return times[bisect_left(times, self.begin_s) : bisect_right(times, self.end_s)]
 
 
-def stretches_of(scrapes: Mapping[Target, Sequence[float]], pause_s: float) -> list[Stretch]:
+def stretches_of(
+    scrapes: Mapping[Target, Sequence[float]], order: Sequence[Target], pause_s: float
+) -> list[Stretch]:
     """The scrapes of one life that are counted: at each time those of one target.
 
-    Another target takes over where one pauses for longer than ``pause_s``, or ends. What two of
+    Of two at one time the first in ``order`` is. Another target takes over where one pauses for longer than ``pause_s``, or ends. What two of
     them scraped at nearly the same time may be in another order, as each has a clock of its own.
     """
     found: list[Stretch] = []
@@ -338,9 +349,9 @@ def stretches_of(scrapes: Mapping[Target, Sequence[float]], pause_s: float) -> l
     after_s = -inf
     while True:
         following = [
-            (times[at], sorted(target), target)
-            for target, times in scrapes.items()
-            if (at := bisect_right(times, after_s)) < len(times)
+            (scrapes[target][at], rank, target)
+            for rank, target in enumerate(order)
+            if (at := bisect_right(scrapes[target], after_s)) < len(scrapes[target])
         ]
         if not following:
             return found

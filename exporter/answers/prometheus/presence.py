@@ -15,6 +15,7 @@ from typing import NamedTuple
 from exporter.answers.prometheus.client import OF_SCRAPES, node_of
 from exporter.answers.prometheus.lives import Life, Scrapes, Target
 
+_AWAY_S = 300  # that a node was not known for
 _TIE_S = 1  # by which a store moves the times of one scrape's samples
 
 
@@ -162,14 +163,33 @@ class Presences:
                 start_s = lives[at].start_s
                 is_between = start_s is not None and run.last_s < start_s < times[at]
                 without_s = min(without_s, start_s if start_s and is_between else times[at])
+        known = (self._known[one].until(run.last_s) for one in places if one in self._known)
+        known_s = max(run.last_s, max(known, default=0.0))
         if (
             following is not None
             and following.target in places
             and without_s >= following.begin_s - _TIE_S
+            and (following.life == run.life or not self._was_away(places, known_s, following))
         ):
             return max(run.last_s, following.begin_s)
-        known = (self._known[one].until(run.last_s) for one in places if one in self._known)
-        return max(run.last_s, min(max(known, default=0.0), without_s))
+        return max(run.last_s, min(known_s, without_s))
+
+    def _was_away(self, places: Sequence[Target], known_s: float, following: Run) -> bool:
+        """Whether its node was gone before a run, and not the Prometheus that had its targets."""
+        if known_s >= following.begin_s - _AWAY_S:
+            return False
+        others = [one.times for target, one in self._known.items() if target not in places]
+        middle_s = (known_s + following.begin_s) / 2
+        return not others or any(
+            times and abs(nearest(times, middle_s) - middle_s) < middle_s - known_s
+            for times in others
+        )
+
+
+def nearest(times: Sequence[float], unix_s: float) -> float:
+    """The nearest of some times, oldest first, to one."""
+    at = bisect_left(times, unix_s)
+    return min(times[max(0, at - 1) : at + 1], key=lambda each: abs(each - unix_s))
 
 
 def gap_is_counted(
