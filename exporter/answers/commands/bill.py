@@ -154,8 +154,6 @@ def _read_bill(
         bills.append(bill_of(cards, prices, arguments.method, by, span, step_s, whole))
     if remarks.first_s is None:
         raise NoAnswerError(why_none(prometheus, until_s))
-    if prometheus.trouble:
-        raise NoAnswerError(f"{prometheus.trouble}: a part is no bill")
     if by == "label" and not has_label:
         raise NoAnswerError(
             f"no pod has label_{wanted.pod_label} in {POD_INFO}: exporters give it the labels that "

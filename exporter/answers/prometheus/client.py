@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, NamedTuple, TypeGuard
 
 from exporter.answers.httpclient import HttpClient
+from exporter.answers.prometheus.answer import Absent, Answer, Cut, Failed, Refused, Whole
 from exporter.httpclient import NoAnswerError, TooLongError
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.shown.printable import clean
@@ -93,6 +94,7 @@ class Prometheus:
         self.targets = [matcher for _, matcher in self._places]
         self._always = _RAW | ({"namespace": namespace} if namespace else {})
         self._always |= _ALL_STORES if all_stores else {}
+        self._needs_all = all_stores
         self._missing = ""
 
     @property
@@ -195,34 +197,65 @@ class Prometheus:
     def _series(
         self, path: str, query: Mapping[str, str], first_s: float, last_s: float
     ) -> list[Series]:
-        """What a question is answered with, of these times alone."""
+        """What a question is answered with, of these times alone.
+
+        Raises:
+            TooLongError: the answer is cut, because it is too long.
+            NoAnswerError: it is refused, has failed, or is cut where all stores have to answer.
+
+        """
+        answer = self.ask(path, query, first_s, last_s)
+        match answer:
+            case Whole(series):
+                return list(series)
+            case Absent():
+                return []
+            case Cut(why, None):
+                raise TooLongError(why)
+            case Cut(why, series):
+                self._missing = why
+                if self._needs_all:
+                    raise NoAnswerError(f"{self.trouble}: a part is no answer")
+                return list(series or ())
+            case Refused(why, status):
+                raise NoAnswerError(why, status)
+            case Failed(why, is_nobody):
+                raise NoAnswerError(why, absent=is_nobody)
+
+    def ask(
+        self, path: str, query: Mapping[str, str], first_s: float, last_s: float
+    ) -> Answer[Series]:
+        """The answer to a question, of these times alone."""
         try:
             answer = self._http.json(path, {**query, **self._always})
         except TooLongError as error:
-            raise TooLongError(f"{error}: ask of {_LESS}") from None
+            return Cut(f"{error}: ask of {_LESS}")
         except NoAnswerError as error:
+            why = str(error)
             if is_answered(self._http, error, SNAPSHOT, "api_version"):
-                raise NoAnswerError(
+                why = (
                     f"{self.address} is an exporter, no Prometheus: give it with --url, or with "
                     "--prometheus the address of a Prometheus that scrapes it"
-                ) from None
-            if _NO_PATTERNS in str(error):
-                raise NoAnswerError(
-                    f"{error}; all questions here have patterns of names: another Prometheus that "
-                    "scrapes the exporters can be asked"
-                ) from None
-            raise
-        self._missing = _missing(answer) or self._missing
+                )
+            elif _NO_PATTERNS in why:
+                why += (
+                    "; all questions here have patterns of names: another Prometheus that scrapes "
+                    "the exporters can be asked"
+                )
+            return Refused(why, error.status) if error.status else Failed(why, error.absent)
         data = answer.get("data")
         result = data.get("result") if isinstance(data, dict) else None
         if answer.get("status") != "success" or not isinstance(result, list):
-            raise NoAnswerError(f"{self.address} does not answer as a Prometheus does")
+            return Failed(f"{self.address} does not answer as a Prometheus does")
         if len(result) > MAX_SERIES:
             said = f"{self.address} answers with more than {MAX_SERIES:,} series"
-            raise TooLongError(f"{said}: ask of {_LESS}")
+            return Cut(f"{said}: ask of {_LESS}")
         named_ones = _NAMED.match(query["query"])
         names = named_ones[1].split("|") if named_ones else ()
-        return list(_parsed(result, first_s, last_s, names))
+        series = list(_parsed(result, first_s, last_s, names))
+        if missing := _missing(answer):
+            return Cut(missing, series)
+        return Whole(series) if series else Absent()
 
 
 def _missing(answer: Mapping[str, Any]) -> str:

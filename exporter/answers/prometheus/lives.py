@@ -341,8 +341,9 @@ def stretches_of(
 ) -> list[Stretch]:
     """The scrapes of one life that are counted: at each time those of one target.
 
-    Of two at one time the first in ``order`` is. Another target takes over where one pauses for longer than ``pause_s``, or ends. What two of
-    them scraped at nearly the same time may be in another order, as each has a clock of its own.
+    Of two at one time the first in ``order`` is. Another target takes over where one pauses for
+    longer than ``pause_s``, or ends. What two of them scraped at nearly the same time may be in
+    another order, as each has a clock of its own.
     """
     found: list[Stretch] = []
     current: Target | None = None

@@ -9,6 +9,7 @@ import pytest
 from exporter.answers import httpclient
 from exporter.answers.httpclient import HttpClient
 from exporter.answers.prometheus import client
+from exporter.answers.prometheus.answer import Absent, Cut, Failed, Refused, Whole
 from exporter.answers.prometheus.client import Grid, Prometheus, Series, label
 from exporter.httpclient import NoAnswerError, TooLongError
 from tests.answers.prometheus.hostile import question_of
@@ -45,6 +46,33 @@ def test_samples_of_other_times_than_asked_for_are_left_out(server: Server) -> N
     assert asks.at("up", NOW)[0].samples == kept
     assert asks.over("up", Grid(NOW - 30, NOW, 15))[0].samples == ((NOW - 15, 1.0), (NOW, 1.0))
     assert [one.samples[-1][0] for one in asks.at("up")] == [NOW + 15]
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "series", "kind"),
+    [
+        (200, {}, [of([NOW, "1"])], Whole),
+        (200, {}, [], Absent),
+        (200, {"warnings": ["no store matched"]}, [of([NOW, "1"])], Cut),
+        (200, {"isPartial": True}, [], Cut),
+        (200, {"status": "error"}, [], Failed),
+        (403, {}, [], Refused),
+        (503, {}, [], Refused),
+    ],
+)
+def test_an_answer_is_one_of_five_and_only_the_absent_one_is_empty(
+    status: int, more: dict[str, Any], series: list[Any], kind: type, server: Server
+) -> None:
+    body = json.dumps(ANSWER | {"data": {"result": series}} | more).encode()
+    server.answer = lambda *_: (status, {}, body)
+    asks = Prometheus(HttpClient(server.url), all_stores=True)
+
+    assert type(asks.ask(client.QUERY, {"query": "up"}, 0, 2 * NOW)) is kind
+    if kind in {Whole, Absent}:
+        assert len(asks.at("up", NOW)) == len(series)
+    else:
+        with pytest.raises(NoAnswerError):
+            asks.at("up", NOW)
 
 
 @pytest.mark.parametrize(
