@@ -216,7 +216,8 @@ class _Card:
                     continue
                 labels = self._labels[key]
                 bearers = who.bearers_of(labels, mine.targets)
-                counts = self._counts(by_target, mine, until_s, begins, bearers)
+                own = mine._replace(stretches=mine.by_family.get(key[0], mine.stretches))
+                counts = self._counts(by_target, own, until_s, begins, bearers)
                 grown += (
                     Grown(labels, mine.targets, bearer, each) for bearer, each in counts.items()
                 )
@@ -226,7 +227,17 @@ class _Card:
         """When a life was read, and by which targets."""
         targets = self._scrapes.by_life(self.shown[life])[life]
         order = self._scrapes.ordered(targets)
-        stretches = stretches_of(targets, order, max(STALE_S, self._span.step_s))
+        pause_s = max(STALE_S, self._span.step_s)
+        stretches = stretches_of(targets, order, pause_s)
+        # A target may be scraped without a family: that is counted by those that have it.
+        having: dict[str, set[Target]] = defaultdict(set)
+        for key, by_target in self._samples[life].items():
+            having[key[0]].update(by_target)
+        by_family = {
+            name: stretches_of({one: targets[one] for one in some}, order, pause_s)
+            for name, every in having.items()
+            if (some := [one for one in order if one in every]) and len(some) < len(order)
+        }
         pages = sorted(at for one in stretches for at in one.of(targets[one.target]))
         old_s = max(STALE_S, self._span.step_s)
         if len(targets) > 1 and (found := disagreeing(self._samples[life], targets, old_s)):
@@ -237,7 +248,8 @@ class _Card:
                 f"{', '.join(filter(None, key[1:]))}): name the job that is yours (--job)"
             )
         counted = [at for at in self._counted_at.get(life, ()) if pages[0] <= at <= pages[-1]]
-        return _Read(life, self._dated(life, pages[0]), targets, stretches, pages, counted)
+        dated = self._dated(life, pages[0])
+        return _Read(life, dated, targets, stretches, pages, counted, by_family)
 
     def _runs(self, read: "_Read") -> Iterator[Run]:
         """When the card was on the pages of a life."""
@@ -357,7 +369,8 @@ class _Card:
 class _Read(NamedTuple):
     """How a life was read. ``dated``: with a start that can be, by the clock of the store.
 
-    ``counted``: when the card's own counters were on its pages.
+    ``counted``: when the card's own counters were on its pages. ``by_family``: the stretches of the
+    families that some targets lack.
     """
 
     life: Life
@@ -366,6 +379,7 @@ class _Read(NamedTuple):
     stretches: Sequence[Stretch]
     pages: Sequence[float]
     counted: Sequence[float]
+    by_family: Mapping[str, Sequence[Stretch]]
 
 
 def _columns(samples: Sequence[tuple[float, float]]) -> Samples:

@@ -352,7 +352,8 @@ def stretches_of(
         following = [
             (scrapes[target][at], rank, target)
             for rank, target in enumerate(order)
-            if (at := bisect_right(scrapes[target], after_s)) < len(scrapes[target])
+            if target in scrapes
+            and (at := bisect_right(scrapes[target], after_s)) < len(scrapes[target])
         ]
         if not following:
             return found
