@@ -246,6 +246,8 @@ def _text(content: bytes) -> str:
 
 
 def _hexadecimal_in(content: bytes) -> int:
+    if not content.endswith(b"\n"):  # a part of an id is another's
+        raise ValueError(content[:LONGEST_LABEL])
     return int(content, 16)
 
 

@@ -1,0 +1,50 @@
+"""Whatever goes wrong with an answer, nobody is billed for it, and no fault is an idle card.
+
+Which cells there are, how to look at one, and how many fail: see README.md.
+"""
+
+from zlib import crc32
+
+import pytest
+
+from tests.doors.checks import findings
+from tests.doors.matrix import Cell, cells, control, run
+from tests.doors.nodes import NODES
+
+OF_THE_DRIVER = {"nvidia", "mig", "mps", "plugin", "claims", "annotations"}
+SAMPLE, PART = 388, 7  # one cell of so many: in each run of the quick tests, of the slow ones
+FAIL = {  # at most, of each seventh cell: README.md's table, which may only fall
+    "amd": 22,
+    "amd-apu": 21,
+    "amd-partitions": 23,
+    "i915": 26,
+    "xe": 26,
+    "slurm": 36,
+    "nvidia": 1,
+    "mig": 3,
+    "mps": 1,
+    "annotations": 1,
+}
+NODE = [
+    pytest.param(name, marks=[pytest.mark.program("cc")] if name in OF_THE_DRIVER else [])
+    for name in NODES
+]
+
+
+def wrong(cell: Cell) -> list[str]:
+    """What is wrong in a cell."""
+    found = findings(cell, run(cell.node, cell), control(cell.node))
+    return [f"{cell}: {each}" for each in found]
+
+
+@pytest.mark.parametrize("name", NODE)
+def test_a_sample_of_the_faults_of_a_node(name: str) -> None:
+    sample = [cell for cell in cells(name) if crc32(str(cell).encode()) % SAMPLE == 0]
+    assert [each for cell in sample for each in wrong(cell)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NODE)
+def test_no_more_cells_fail_than_are_known(name: str) -> None:
+    failed = [found for cell in list(cells(name))[::PART] if (found := wrong(cell))]
+    assert len(failed) <= FAIL.get(name, 0), failed
