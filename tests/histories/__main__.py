@@ -20,7 +20,7 @@ BY = ("namespace", "pod", "owner", "label:team")
 METHODS = ("allocation", "use")
 
 
-OPEN = {"targets_that_differ_by_a_label", "page_copied_by_a_tenant", "range_begins_in_a_gap"}
+OPEN = {"page_copied_by_a_tenant", "range_begins_in_a_gap"}
 """Kinds of which some bill is still wrong."""
 
 

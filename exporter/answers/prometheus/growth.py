@@ -8,7 +8,7 @@ else a first value holds may be years old: counting begins with it, and the time
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -150,6 +150,9 @@ class _Card:
         self._scrapes = scrapes
         self._span = span
         self._labels: dict[Key, Labels] = {}
+        # Those whose series may be of several targets: a page's label hides the one they differ in.
+        # All of them have all samples, which are one counter's.
+        self._shared: dict[Key, set[Target]] = defaultdict(set)
         found: dict[Life, dict[Key, dict[Target, list[tuple[float, float]]]]]
         found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
         shown: dict[Life, dict[Target, set[float]]] = defaultdict(lambda: defaultdict(set))
@@ -159,6 +162,8 @@ class _Card:
             # The driver may give a GPU another number; its UUID stays.
             key = name, *(label(one.labels, own) for own in sorted(OWN[name] - {"gpu"}))
             self._labels[key] = one.labels
+            if len(one.targets) > 1:
+                self._shared[key].update(one.targets)
             for life, target, samples in scrapes.divided(one.targets, sorted(one.samples.items())):
                 found[life][key][target] += samples
                 if one.is_of_device:
@@ -173,6 +178,9 @@ class _Card:
         }
         # When each life showed counters of the card: of a card that is lost it shows none.
         self._counted_at = {life: sorted(times) for life, times in counted.items()}
+        for counters in self._samples.values():
+            for key in counters.keys() & self._shared.keys():
+                counters[key] |= _together(counters[key], self._shared[key])
         # When each life showed the card: its exporter may live on without it.
         self.shown: Mapping[Life, Mapping[Target, Sequence[float]]] = {
             life: {target: sorted(times) for target, times in targets.items()}
@@ -240,7 +248,12 @@ class _Card:
         }
         pages = sorted(at for one in stretches for at in one.of(targets[one.target]))
         old_s = max(STALE_S, self._span.step_s)
-        if len(targets) > 1 and (found := disagreeing(self._samples[life], targets, old_s)):
+        counters = {
+            key: by_target
+            for key, by_target in self._samples[life].items()
+            if key not in self._shared
+        }
+        if len(targets) > 1 and (found := disagreeing(counters, targets, old_s)):
             one, other, key = found
             raise ClaimedError(
                 f"{name_of(one)} and {name_of(other)} say that they are one exporter of the "
@@ -380,6 +393,15 @@ class _Read(NamedTuple):
     pages: Sequence[float]
     counted: Sequence[float]
     by_family: Mapping[str, Sequence[Stretch]]
+
+
+def _together(
+    by_target: Mapping[Target, Samples], shared: Iterable[Target]
+) -> dict[Target, Samples]:
+    """The samples of some targets, for each of them."""
+    some = (by_target[target] for target in shared if target in by_target)
+    merged = {at: value for each in some for at, value in zip(*each, strict=True)}
+    return dict.fromkeys(shared, _columns(sorted(merged.items()))) if merged else {}
 
 
 def _columns(samples: Sequence[tuple[float, float]]) -> Samples:
