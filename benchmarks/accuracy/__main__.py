@@ -24,7 +24,7 @@ PREFACE = """\
 
 Made by `python -m benchmarks.accuracy --write --seeds={seeds}`. Rules and raw poll:
 [accuracy.md][page]. Ring gauge: rows of the whole ring at each scrape (dcgm-exporter, Kepler).
-1 s gauge: rows of the last second at each scrape (nvitop, HAMi). With a viewer each second is
+1 s gauge: rows of the last second at each scrape (nvitop, HAMi). With a viewer each 2 s are
 read; else each 4 to 5, and before a scrape each 15 s.
 The floor is the sampling noise of a container that is busy for a share p of T seconds:
 √((1-p)/(6·T·p)).
