@@ -16,6 +16,7 @@ GPU_STARTS = "the same, one pod that uses a GPU starts in each, ms"
 HANGING = "the same, 1 scraper, driver hangs, ms"
 MEMORY, SERIES = "RSS at rest, MiB", "series"
 PRICED, ONE_PRICED = "8 x 3 x 110, an H100's prices", "1 x 3 x 10, an H100's prices"
+CHURN = "the same, a process of 1.5 s on each card each 10 s, ms"
 WHOLE, DRIVER = "CPU in a second, the driver's included, ms", "the driver's part of it, ms"
 NODES = {
     "1 x 4 x 10": "1 GPU, 4 processes on it, 10 pods",
@@ -85,6 +86,8 @@ def _texts(results: str) -> Mapping[str, str]:
         "eight cards": f"{float(priced[WHOLE][OURS]):.0f} ms",
         "eight cards' driver": f"{float(priced[DRIVER][OURS]):.0f} ms",
         "eight cards, nvitop-exporter": f"{float(priced[WHOLE]['nvitop-exporter']):.0f} ms",
+        "busy cards": f"{float(priced[CHURN][OURS]):.0f} ms",
+        "busy cards, nvitop-exporter": f"{float(priced[CHURN]['nvitop-exporter']):.0f} ms",
         "one card": f"{float(one[WHOLE][OURS]):.1f} ms",
         "second": f"{float(ours[SECOND]):.0f} ms",
         "scrape": f"{float(ours[SCRAPE]):.0f} ms",
