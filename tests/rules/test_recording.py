@@ -83,6 +83,7 @@ EXPECTED: dict[
         f"mgpu_container_core_waiting_seconds_total{{{MAIN}}}": 0.6,
         f'mgpu_pod_info{{{POD},owner_kind="Job",owner_name="j"}}': 1,
     },
+    "instance:mgpu_pods:shown": {f'mgpu_exporter_source_up{{{NODE},source="pods_api"}}': 0},
     "uuid:mgpu_busy_seconds:rate5m": {f"mgpu_device_busy_seconds_total{{{GPU}}}": 0.8},
     "uuid:mgpu_unattributed_core_seconds:sum_rate5m": {
         f'mgpu_device_unattributed_core_seconds_total{{{GPU},reason="{reason}"}}': rate
@@ -95,6 +96,7 @@ VALUES = {
     "namespace:mgpu_core_seconds:sum_rate5m": 0.5,
     "uuid:mgpu_unattributed_core_seconds:sum_rate5m": 0.2,
     "namespace_workload:mgpu_pods:count": 2,
+    "instance:mgpu_pods:shown": 1,
 }
 
 
