@@ -62,8 +62,12 @@ class FieldNode:
         library: Path | None = None,
         **settings: str,
     ) -> None:
-        """``settings`` are flags with underscores for dots: ``energy_idle="equal"``."""
-        given = {name.replace("_", ".", 1).replace("_", "-"): [v] for name, v in settings.items()}
+        """``settings`` are flags with underscores for dots: ``energy_idle="equal"``.
+
+        Each cycle reads the rings, unless a test says otherwise: a report is of seconds.
+        """
+        given = {"collection.samples-interval": ["1s"]}
+        given |= {name.replace("_", ".", 1).replace("_", "-"): [v] for name, v in settings.items()}
         self.settings = load(given, {})
         self.folder, self.cgroup = folder, folder / "sys/fs/cgroup"
         self.proc, self.sys = FakeProc(folder / "proc"), folder / "sys"
