@@ -208,7 +208,7 @@ def test_a_bill_of_a_part_of_the_stores_is_asked_of_nobody(
     with Store(tmp_path) as store, before(store.address, partly) as url:
         status, _, err = run(capsys, "bill", "--price=1", f"--prometheus={url}")
     assert status == 2
-    assert 'fetch series for {replica=\\"B\\"}' in err
+    assert 'fetch series for {replica="B"}' in err
 
 
 def _too_long(path: str, body: bytes) -> tuple[int, bytes]:
