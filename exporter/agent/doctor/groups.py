@@ -92,9 +92,11 @@ def _environments(evidence: ProbeResults) -> CheckResult:
 
 
 def _may_trace(procfs: str, pid: int) -> bool:
+    """Whether the environment of a process may be read."""
+    # The kernel decides when it is opened (fs/proc/base.c, environ_open). Nothing is read: that
+    # would wait for the memory of a process, which a tenant can make wait for ever.
     try:
-        with Path(f"{procfs}/{pid}/environ").open("rb") as file:
-            file.read(1)
+        with Path(f"{procfs}/{pid}/environ").open("rb"):
+            return True
     except OSError:
         return False
-    return True

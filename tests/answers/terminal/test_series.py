@@ -178,6 +178,38 @@ def test_what_two_jobs_scrape_under_two_names_of_a_node_is_shown_once() -> None:
     assert "two exporters have the card GPU-" in found.troubles[0]
 
 
+def test_a_copied_page_that_counts_differently_is_said_by_both_names() -> None:
+    """A tenant's page says when the exporter started and which cards it has."""
+    start = Series("process_start_time_seconds", {}, 1_780_000_000)
+    used = "mgpu_container_core_seconds_total"
+    own = [
+        one._replace(value=one.value + 5000) if one.family == used else one
+        for one in (*series_of(demo()), start)
+    ]
+    there = {one.labels["pod"] for one in own if one.family == "mgpu_pod_info"}
+    victim = next(
+        one.labels["pod"] for one in own if one.family == used and one.labels["pod"] in there
+    )
+    tenant = {"node": "", "instance": "10.0.0.9:80", "job": "tenant"}
+
+    def beside(more: float, *, whole: bool) -> tuple[str, ...]:
+        copied = [
+            one._replace(
+                labels={**one.labels, **tenant},
+                value=one.value + more * (one.family == used),
+            )
+            for one in own
+            if whole or one.labels.get("pod") != victim
+        ]
+        return tuple(asked(SetPrometheus([*own, *copied])).read().troubles)
+
+    assert beside(30, whole=True) == ()
+    for said in (beside(2000, whole=True), beside(0, whole=False)):
+        assert len(said) == 1
+        assert "say that they are one exporter, but count differently" in said[0]
+        assert "tenant" in said[0]
+
+
 def test_a_label_of_a_prometheus_cannot_act_on_the_terminal() -> None:
     each = [
         one._replace(labels={**one.labels, "cluster": "\x1b[31m\u202e"})

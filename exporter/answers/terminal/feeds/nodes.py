@@ -15,8 +15,14 @@ from exporter.answers.terminal.feeds.series import Series
 SIMULATED = "mgpu_exporter_simulated"
 """A family that each exporter has once, with no label of its own."""
 
+_THERE = "mgpu_pod_info"
+_USED = "mgpu_container_core_seconds_total"  # a second in a second at most, on each card
+_APART_S = 360  # two scrapes of which a store still shows both lie no further apart
 _PORT = re.compile(r":\d+$")  # of an address
 _PLACE = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # a UUID that many nodes have
+
+Own = tuple[str, ...]
+"""A container's own labels, and the card's."""
 
 
 class Nodes:
@@ -30,6 +36,8 @@ class Nodes:
             for target in self._index.of(one.labels):
                 cards[target] |= {label(one.labels, "uuid")} - {""}
         self._names: dict[Target, str | None] = {}
+        used = _used(found, self._index)
+        differing: list[str] = []
         shown: dict[str, list[Target]] = defaultdict(list)  # by UUID
         places: dict[str, list[Target]] = defaultdict(list)
         for target in sorted(targets, key=_by_name):
@@ -40,8 +48,15 @@ class Nodes:
                 for other in shown[uuid]
                 if target in started and started[target] == started.get(other)
             )
-            if next(same, None) is not None:
+            other = next(same, None)
+            if other is not None:
                 self._names[target] = None
+                # When it started is what its page says: whoever writes a page can say the same.
+                if _differ(used[target], used[other]):
+                    differing.append(
+                        f"{name_of(other)} and {name_of(target)} say that they are one exporter, "
+                        "but count differently; say which is yours (--job, --target)"
+                    )
                 continue
             places[place_of(dict(target))].append(target)
             for uuid in cards[target]:
@@ -52,12 +67,13 @@ class Nodes:
                 differ = sorted(target - frozenset.intersection(*many))
                 is_one = len(many) == 1 or not differ
                 self._names[target] = place if is_one else f"{place} ({'='.join(differ[0])})"
-        self.troubles = tuple(
+        of_two = (
             f"two exporters have the card {uuid}: {' and '.join(map(name_of, many[:2]))}; say "
             "which is yours (--job, --target)"
             for uuid, many in sorted(shown.items())
             if len(many) > 1 and not _PLACE.search(uuid) and all(one in started for one in many)
         )
+        self.troubles = (*differing, *of_two)
 
     def of(self, labels: Labels) -> str | None:
         """The name of the node; None if another target of its exporter stands for it.
@@ -75,3 +91,27 @@ def _by_name(target: Target) -> tuple[bool, str, list[tuple[str, str]]]:
     """Targets that are named before those that have an address alone."""
     place = place_of(dict(target))
     return _PORT.search(place) is not None, place, sorted(target)
+
+
+def _used(found: Sequence[Series], index: Index) -> Mapping[Target, Mapping[Own, float]]:
+    """The core time of each container, on each card, of the pods that are there now."""
+    there = {_own(one)[:2] for one in found if one.family == _THERE}
+    used: dict[Target, dict[Own, float]] = defaultdict(dict)
+    for one in found:
+        if one.family == _USED and _own(one)[:2] in there:
+            for target in index.of(one.labels):
+                used[target][_own(one)] = one.value
+    return used
+
+
+def _own(one: Series) -> Own:
+    labels = {**one.labels, "__name__": one.family}
+    return tuple(label(labels, name) for name in ("namespace", "pod", "container", "uuid"))
+
+
+def _differ(one: Mapping[Own, float], other: Mapping[Own, float]) -> bool:
+    """Whether two pages count what two scrapes of one exporter cannot."""
+    if not one or not other:  # a target may be scraped without them
+        return False
+    keys = one.keys() | other.keys()
+    return any(abs(one.get(key, 0.0) - other.get(key, 0.0)) > _APART_S for key in keys)
