@@ -37,6 +37,7 @@ from exporter.model import (
     SourceStatus,
     Unattributed,
     Unexplained,
+    Unit,
     Unmeasured,
     Used,
     Waiting,
@@ -77,6 +78,7 @@ def with_every_family(number: int = 1) -> Snapshot:
         ),
         "last_active_unix_ns": number,
         "since_unix_ns": number,
+        "jobs": (Unit("slurm", "4711"),),
         "unmeasured": {"encoder": Unmeasured.MIG},
     }
     allocated = AllocatedTime(*[number] * len(AllocatedTime._fields))

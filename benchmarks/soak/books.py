@@ -32,6 +32,7 @@ USED = {"mgpu_container_": "core_seconds_total", "mgpu_pod_": "limited_core_seco
 SHORTEST_FAILURE_S = 5.5  # of the node's sources, and a cycle's jitter
 PODS_AWAY_S = 12.0  # for as long as the API server is away, at a time
 CLOSE = 1e-5  # seconds or joules: pages are written in floating point
+LATE_S = 6  # time is shown until the newest window's end, which is up to a read of the rings ago
 
 
 class Books:
@@ -92,11 +93,11 @@ class Books:
             )
             is_placed = self._had_pods and has_pods(page) and seconds < PODS_AWAY_S
             lost = seconds - allocated
-            if lost < -CLOSE or (lost > CLOSE and is_placed):
+            if lost < -LATE_S or (lost > LATE_S and is_placed):
                 yield f"{uuid}: in {seconds} s, {allocated} were allocated or nobody's"
             known = self._rose(page, "mgpu_device_busy_seconds_total", uuid)
             known += self._rose(page, "mgpu_device_unobserved_seconds_total", uuid)
-            if known > seconds + CLOSE:
+            if known > seconds + LATE_S:
                 yield f"{uuid}: in {seconds} s, {known} were busy or unobserved"
 
     def _lost_shares(

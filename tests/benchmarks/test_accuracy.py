@@ -53,8 +53,8 @@ class Asked(BenchNode):
         return super().busy_samples(device, engine, newer_than_us)
 
 
-@pytest.mark.parametrize(("watched", "reads"), [(False, 10), (True, 40)])
-def test_the_bench_reads_as_seldom_as_users_do_and_with_a_viewer_each_second(
+@pytest.mark.parametrize(("watched", "reads"), [(False, 10), (True, 20)])
+def test_the_bench_reads_as_seldom_as_users_do_and_with_a_viewer_each_two_seconds(
     reads: int, *, watched: bool
 ) -> None:
     clock = SetClock()

@@ -154,7 +154,7 @@ def test_processes_have_their_use_of_the_host_and_only_those_shown_are_read() ->
 
     def host(names: Mapping[int, str]) -> Mapping[int, HostUse]:
         read.append(dict(names))
-        return {pid: HostUse(None if pid == min(names) else 1.25, 3 << 30) for pid in names}
+        return {pid: HostUse(None if pid == min(names) else 98.75, 3 << 30) for pid in names}
 
     whole_page, own, without = (
         page(node_of(demo(), ABOUT, 0, shown), choice_of({}), 0.0, "/metrics", host=each)
@@ -163,8 +163,8 @@ def test_processes_have_their_use_of_the_host_and_only_those_shown_are_read() ->
     everybody, mine = read
     assert mine
     assert mine.items() < everybody.items()
-    assert whole_page.count("1.25") == len(everybody) - 1
-    assert own.count("1.25") == len(mine) - 1
+    assert whole_page.count("98.75") == len(everybody) - 1
+    assert own.count("98.75") == len(mine) - 1
     assert "Host CPUs" in own
     assert "Host CPUs" not in without
 

@@ -161,7 +161,7 @@ def test_what_is_marked_or_unknown_says_so_before_its_name_and_below_the_table()
 
 
 def test_use_without_an_owner_is_named_in_words() -> None:
-    names = {line.name for line in everything(view(demo()).lines) if line.kind is LineKind.REST}
+    names = {line.name for line in everything(view(demo(90)).lines) if line.kind is LineKind.REST}
 
     assert "no process named" in names
     assert not names & set(Unattributed)

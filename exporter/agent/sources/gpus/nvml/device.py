@@ -19,7 +19,7 @@ from exporter.agent.sources.gpus.nvml.instance import InstanceActivity
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.limits import CgroupOf
 from exporter.agent.sources.gpus.nvml.processes import ResidentReader
-from exporter.agent.sources.gpus.nvml.refusals import Backoff, Refusals
+from exporter.agent.sources.gpus.nvml.refusals import Backoff, Refusals, listing_of
 from exporter.agent.sources.gpus.presence import Presence
 from exporter.agent.sources.gpus.source import Demand
 from exporter.agent.sources.gpus.window import WindowCursor
@@ -248,8 +248,10 @@ class NvmlDevice:
         memory = self._residents.read(frozenset(), at_once=woken)
         listed = memory is not None and memory.processes is not None
         unmeasured = self._unmeasured()
-        # Without its processes the window has no owner: it goes on into the next cycle.
-        window = self._activity.take() if listed or "memory" in unmeasured else None
+        # Without its processes the window has no owner: it goes on into the next cycle, unless they
+        # are refused for long.
+        is_refused = listing_of("compute") in self._refusals
+        window = self._activity.take() if listed or is_refused else None
         self._phases.add_up()
         return DeviceReading(
             device=self._as_shared(memory),
