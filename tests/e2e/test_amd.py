@@ -199,6 +199,7 @@ def test_a_busy_board_is_shared_out_by_the_compute_units_that_are_occupied(place
     [gpu_id] = board.gpu_ids
     place.tree.use(FIRST, gpu_id, vram=3 * GIB, cus=76)
     place.tree.use(SECOND, gpu_id, vram=GIB, cus=152)
+    place.tree.count(FIRST, gpu_id, sdma_us=0)  # KFD has the file as long as the process
     board.set(gpu_busy_percent=80, mem_info_vram_used=5 * GIB)
     # The last file written says that all of them are.
     begin = place.grown(place.works("second", board.uuid), 0.3, "second", board.uuid)

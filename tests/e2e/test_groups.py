@@ -199,8 +199,8 @@ def test_a_service_a_session_and_what_is_of_no_unit_have_groups_of_their_own(
     gpu = stage.gpu()
     pid = stage.node.cgroups.spawn("nowhere", ("setpriv", f"--reuid={UID}", "sleep", "infinity"))
     stage.node.work(pid, gpu)
-    working(stage, kind="host", group=str(UID), gpu=str(gpu))
-    assert stage.pages.pages[-1].value(INFO, kind="host", gpu=str(gpu), name="carol") == 1
+    working(stage, kind="cgroup", gpu=str(gpu))
+    assert stage.pages.pages[-1].value(INFO, kind="cgroup", gpu=str(gpu), user="carol") == 1
     service = stage.gpu()
     stage.node.run("system.slice/ollama.service", service)
     working(stage, kind="systemd", group="ollama.service", gpu=str(service))
