@@ -7,7 +7,14 @@ from typing import NamedTuple
 from exporter.agent.facts.holdings import allocated_time, misplaced
 from exporter.agent.facts.limits import NO_POD_LIMIT, PodLimit
 from exporter.agent.facts.view import DeviceView, OwnerView, Times, View, used
-from exporter.agent.ledger.accounts import ENERGY, NOTHING, Account, Counters, sum_counters
+from exporter.agent.ledger.accounts import (
+    ENERGY,
+    NOTHING,
+    Account,
+    Accrual,
+    Counters,
+    sum_counters,
+)
 from exporter.agent.ledger.device_ledger import OwnerKey
 from exporter.model import (
     ContainerKey,
@@ -25,6 +32,9 @@ from exporter.model import (
 
 Containers = Sequence[OwnerView[ContainerKey]]
 NOTHING_KNOWN: frozenset[str] = frozenset()
+
+
+_NEVER = Accrual()
 
 
 class Tenant(NamedTuple):
@@ -123,6 +133,8 @@ def _times(view: View, tenant: Tenant) -> Times:
     core_ns, gpu_ns = closed.cores.at(now_ns), closed.gpus.at(now_ns)
     of_containers = [(each.device.uuid, each.account) for each in tenant.containers]
     for uuid, account in (*of_containers, *tenant.whole):
+        if account.cores == _NEVER == account.gpus:  # it never had a share: nothing is too late
+            continue
         times = view.times_of(account, uuid)
         core_ns -= account.cores.at(now_ns) - times.core_ns
         gpu_ns -= account.gpus.at(now_ns) - times.gpu_ns
