@@ -30,6 +30,7 @@ from exporter.model import (
     PodInfo,
     Sensors,
     Unattributed,
+    Unit,
     Unmeasured,
     XidCount,
 )
@@ -217,6 +218,7 @@ def _held(values: _Values, owner: Owner, gpu: str, uuid: str) -> dict[Path, obje
         ("uuid",): uuid,
         ("ended",): values.has_ended,
         ("unmeasured",): values.reasons,
+        ("jobs",): tuple(Unit(kind, job) for kind, job in sorted(values.labelled("job_info"))),
     }
 
 
