@@ -21,6 +21,7 @@ from exporter.model.devices import (
     Sensors,
     XidCount,
 )
+from exporter.model.policies import LENDS
 from exporter.model.processes import GroupFacts, Unit
 from exporter.model.reasons import Unattributed, Unexplained, Unmeasured
 from exporter.model.sources import CallCount, SourceStatus
@@ -246,12 +247,6 @@ class Holding:
     jobs: tuple[Unit, ...] = ()
 
 
-# Policies under which a container may use what others leave free: those of qGPU, mGPU and
-# vgpu-manager, and what described schemes may call theirs.
-_LENDING = frozenset({"best-effort", "burst-share", "guaranteed-burst-share", "native-burst-share"})
-_LENDING |= {"balance", "none", "mixed", "burst", "elastic", "work-conserving"}
-
-
 class Granted(NamedTuple):
     """The sharing system that allocated something, its policy and the container's priority."""
 
@@ -278,7 +273,7 @@ class AllocationFacts:
     @property
     def may_borrow(self) -> bool:
         """Whether its policy lets the container use more of the core than its share."""
-        return any(one.policy in _LENDING for one in self.granted)
+        return any(LENDS.get(one.policy, False) for one in self.granted)
 
 
 NO_ALLOCATION = AllocationFacts()

@@ -12,6 +12,7 @@ from exporter.inputs.mapping import MAX_PROBLEMS, below, of_kind, of_text, read_
 from exporter.inputs.values import choice, count, many, matching, size
 from exporter.inputs.yamldocument import line_of
 from exporter.model import SchemeDescription
+from exporter.model.policies import DESCRIBED_LENDING
 
 MAX_SCHEMES = 32
 
@@ -27,6 +28,7 @@ BEGINNING = matching(
     r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9]([A-Za-z0-9._-]{0,62})?",
     "an extended resource, or the beginning of one such as example.com/index_",
 )
+*_LENDING, _LAST = DESCRIBED_LENDING
 AMOUNT_KEYS = ("core-key", "memory-key", "count-key")
 KEY = matching(_KEY, "a key such as example.com/gpu-policy")
 KEY_TEMPLATE = matching(
@@ -137,8 +139,9 @@ KEYS = {
             "policy-annotation",
             KEY,
             "",
-            "Annotation of the pod that names its policy. Under best-effort, burst, burst-share, "
-            "elastic and work-conserving a container that uses more than its share is not marked.",
+            "Annotation of the pod that names its policy. Under "
+            f"{', '.join(_LENDING)} and {_LAST} a container that uses more than its share is not "
+            "marked.",
         ),
         SchemeKey(
             "policy-node-label",

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from exporter.model.policies import LENDS
 from tests.agent.allocations.cases import CASES, UPSTREAM, Json, case_id, node_of, pod_of, rules_of
 
 
@@ -18,6 +19,10 @@ def test_pod_decodes_to_what_its_system_promises(system: str, case: Json) -> Non
     assert sorted(problem.reason for problem in decoded.problems) == case.get("problems", [])
     assert {a.scheme for a in decoded.allocations} <= {case.get("scheme", system)}
     assert {a.pod_uid for a in decoded.allocations} <= {case["pod"]["metadata"]["uid"]}
+    assert {a.policy for a in decoded.allocations} <= {
+        "",
+        *LENDS,
+    }  # so it is known whether it lends
     for name in {"policy", "priority", "replicas"} & case.keys():
         assert {getattr(a, name) for a in decoded.allocations} == {case[name]}
 

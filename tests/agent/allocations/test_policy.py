@@ -8,7 +8,8 @@ import pytest
 from exporter.agent.allocations.registry import SCHEMES
 from exporter.agent.allocations.registry import decode as by_registry
 from exporter.agent.allocations.terms import Decoded, Reason
-from exporter.model import Allocation, NodeFacts, Pod
+from exporter.model import Allocation, AllocationFacts, Granted, NodeFacts, Pod
+from exporter.model.policies import LENDS, policies
 from tests.agent.allocations.build import (
     FOUR_CARDS,
     container,
@@ -223,6 +224,7 @@ def test_policy_is_the_pods_or_the_cards_or_the_nodes(number: int, problems: lis
     decode, limits, annotations, facts, policy = [*READ, *UNKNOWN][number]
     found = decode(pod(container(limits=limits), annotations=annotations), facts)
     assert " ".join(each.policy for each in found.allocations) == policy
+    assert {each.policy for each in found.allocations} <= {"", *LENDS}
     assert {each.priority for each in found.allocations} == {""}
     assert reasons(found) == problems
 
@@ -255,3 +257,27 @@ def test_hami_core_does_not_hold_a_container_that_disables_it(
         pod(free, annotations={LIST: encoded, "nvidia.com/vgpu-mode": mode}), NODE
     )
     assert [(a.policy, a.memory_bytes) for a in decoded.allocations] == [(policy, 1000 << 20)]
+
+
+def test_a_scheme_cannot_have_a_policy_of_which_nothing_says_whether_it_lends() -> None:
+    assert policies("fixed", be="best-effort") == {"fixed": "fixed", "be": "best-effort"}
+    with pytest.raises(ValueError, match=r"exporter/model/policies\.py .*'generous'"):
+        policies("fixed", x="generous")
+
+
+@pytest.mark.parametrize(
+    ("names", "lends"),
+    [
+        (["best-effort", "burst-share", "guaranteed-burst-share", "native-burst-share"], True),
+        (["balance", "none", "mixed", "burst", "elastic", "work-conserving"], True),
+        (
+            ["fixed", "fixed-share", "hami-core", "enforced", "shared", "a user's own"],
+            False,
+        ),
+    ],
+)
+def test_who_may_use_more_than_its_share_is_said_by_the_policy(
+    names: list[str], *, lends: bool
+) -> None:
+    for name in names:
+        assert AllocationFacts((Granted("x", name),)).may_borrow is lends

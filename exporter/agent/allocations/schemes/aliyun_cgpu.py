@@ -31,14 +31,13 @@ from exporter.agent.allocations.schemes.aliyun_gpushare import (
 )
 from exporter.agent.allocations.terms import IndexBasis, Reason
 from exporter.model import Allocation
+from exporter.model.policies import policies
 
 _CORE = "aliyun.com/gpu-core.percentage"
 _MEMORY_TABLE = "scheduler.framework.gpushare.allocation"
 _CORE_TABLE = "gpushare.alibabacloud.com/core-percentage"
 _POLICY = "ack.node.gpu.schedule"  # a node label
-_POLICIES = {
-    name: name for name in ("cgpu", "core_mem", "share", "mps", "topology", "default", "mig")
-}
+_POLICIES = policies("cgpu", "core_mem", "share", "mps", "topology", "default", "mig")
 _OLDER_POLICIES = {"cgpu": "cgpu", "gpushare": "share"}  # node labels that say "true"
 
 Amounts = Mapping[int, int]  # by card number

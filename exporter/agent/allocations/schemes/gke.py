@@ -26,6 +26,7 @@ from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import MPS, SHARED, Evidence, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device
+from exporter.model.policies import policies
 
 _GPU = "nvidia.com/gpu"
 _ACCELERATOR = "cloud.google.com/gke-accelerator"
@@ -33,7 +34,7 @@ _STRATEGY = "cloud.google.com/gke-gpu-sharing-strategy"
 _CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 _PARTITION = "cloud.google.com/gke-gpu-partition-size"
 _DISCOVERY = "nvidia.com/gpu.count"
-_STRATEGIES = {"time-sharing": "time-sharing", MPS: MPS}
+_STRATEGIES = policies("time-sharing", MPS)
 _DEVICE_ID = re.compile(r"nvidia(\d{1,3})(?:/gi(\d{1,3}))?(/vgpu\d{1,4})?", re.ASCII)
 _Place = tuple[int, int | None]  # the card's number, and that of its GPU instance
 

@@ -32,6 +32,7 @@ from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import UNENFORCED, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device
+from exporter.model.policies import policies
 
 _DOMAIN = "koordinator.sh/"
 _CORE = "koordinator.sh/gpu-core"
@@ -42,7 +43,7 @@ _SHARED = "koordinator.sh/gpu.shared"
 _OWN_RESOURCES = (_BOTH, _CORE, _MEMORY, _RATIO, _SHARED)
 _ALSO_SERVED = "nvidia.com/gpu"
 _PROVIDER = "koordinator.sh/gpu-isolation-provider"
-_PROVIDERS = {"HAMi-core": "hami-core"}
+_PROVIDERS = policies(**{"HAMi-core": "hami-core"})
 _ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 
 

@@ -20,6 +20,7 @@ from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis
 from exporter.model import GIB, Allocation, Container
+from exporter.model.policies import policies
 
 _CORE = "tke.cloud.tencent.com/qgpu-core"
 _GREEDY_CORE = "tke.cloud.tencent.com/qgpu-core-greedy"
@@ -29,8 +30,8 @@ _PLACEMENT = "tke.cloud.tencent.com/qgpu-pgpu-"
 _CLASS = "tke.cloud.tencent.com/app-class"
 _CLASSES = {"online": "online", "offline": "offline"}
 _POLICY = "tke.cloud.tencent.com/qgpu-schedule-policy"  # a node label
-_POLICIES = {"be": "best-effort", "fs": "fixed-share", "bs": "burst-share"}
-_POLICIES |= {name: name for name in tuple(_POLICIES.values())}
+_SHORT = {"be": "best-effort", "fs": "fixed-share", "bs": "burst-share"}
+_POLICIES = policies(*_SHORT.values(), **_SHORT)
 _MIXED = "mixed-qgpu-enable"  # a node label
 
 

@@ -27,9 +27,10 @@ from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.registered import registered_memory
 from exporter.agent.allocations.terms import UNENFORCED, Reason
 from exporter.model import MIB, MIG, Allocation, Container, Device
+from exporter.model.policies import policies
 
 _CORE = "hami-core"
-_MODES = {name: name for name in (_CORE, MIG, "mps")}
+_MODES = policies(_CORE, MIG, "mps")
 _PRIORITIES = {"0": "high", "1": "low"}
 _DEVICE_FIELDS = 4
 MAX_SEGMENTS = 512  # a pod has at most as many containers; the rest is not split

@@ -30,6 +30,7 @@ from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
 from exporter.model import MIB, Allocation, Container
+from exporter.model.policies import policies
 
 _NUMBER = "nvidia.com/vgpu-number"
 _CORES = "nvidia.com/vgpu-cores"
@@ -39,7 +40,7 @@ _PLANNED, _ALLOCATED = "nvidia.com/pre-allocated", "nvidia.com/real-allocated"
 _POLICY = "nvidia.com/vgpu-compute-policy"
 _NODE = "nvidia.com/node-config-info"
 NODE_ANNOTATIONS = (_NODE, _POLICY)
-_POLICIES = {name: name for name in ("fixed", "balance", "none")}
+_POLICIES = policies("fixed", "balance", "none")
 _OWNER = re.compile(r"([^\[\];,]{1,253})\[([^\[\]]*)\]")
 _MAX_OWNERS = 512
 _CLAIM_FIELDS = 4

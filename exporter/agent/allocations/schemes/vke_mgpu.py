@@ -18,13 +18,14 @@ from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis, Reason
 from exporter.model import MIB, Allocation, Container
+from exporter.model.policies import policies
 
 _CORE = "vke.volcengine.com/mgpu-core"
 _MEMORY = "vke.volcengine.com/mgpu-memory"
 _PLACEMENT = "vke.volcengine.com/gpu-index-container-"
 _CARD_COUNTS = "vke.volcengine.com/container-multiple-gpu"
 _POLICY = "vke.volcengine.com/mgpu-compute-policy"
-_POLICIES = {name: name for name in ("fixed-share", "guaranteed-burst-share", "native-burst-share")}
+_POLICIES = policies("fixed-share", "guaranteed-burst-share", "native-burst-share")
 
 
 def read(reader: PodReader) -> Iterator[Allocation]:
