@@ -6,10 +6,10 @@ exporter's own documents never contain command lines, because arguments may be s
 """
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from exporter.agent import api
 from exporter.agent.collector import Collector, Sources
@@ -17,7 +17,9 @@ from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.facts.history import Past
 from exporter.agent.hostuse import HostUses
 from exporter.agent.settings import Settings
-from exporter.agent.sources.files import read
+from exporter.agent.sources import door
+from exporter.agent.sources.aside import Aside
+from exporter.agent.sources.door import Cut, Reply, Whole
 from exporter.agent.sources.groups.owners import Users
 from exporter.agent.sources.pods.factory import node_name
 from exporter.answers.terminal.details import ProcessCommand
@@ -37,7 +39,11 @@ ENDS_WITHIN_S = 2.0
 FIRST_WITHIN_S = 10.0
 
 LONGEST_COMMAND = 4096  # bytes that are read of one
+LINE_WITHIN_S = 0.1
 MINUTES = api.HISTORY_MINUTES
+
+_Key = tuple[int, int | None]
+"""A process: its pid, and when it began."""
 
 
 class ProcessCommands:
@@ -46,17 +52,20 @@ class ProcessCommands:
     def __init__(self, proc_root: str, passwd: str, clock: Clock = time) -> None:
         self._proc_root = proc_root
         self._users = Users(passwd, clock)
-        self._known: dict[tuple[int, int | None], ProcessCommand] = {}
+        self._known: dict[_Key, ProcessCommand] = {}
+        self._lines: Aside[_Key, Reply[bytes]] = Aside("command lines")
         self._uses = HostUses(proc_root, clock)
 
     def of(self, processes: Iterable[Process]) -> Mapping[int, ProcessCommand]:
         """What is known of processes, by pid."""
-        known: dict[tuple[int, int | None], ProcessCommand] = {}
+        processes = tuple(processes)
+        self._lines.keep({(process.pid, process.start_unix_ns) for process in processes})
+        known: dict[_Key, ProcessCommand] = {}
         names: dict[int, str] = {}
         for process in processes:
             key = process.pid, process.start_unix_ns
             names[process.pid] = process.name
-            found = self._known.get(key) or self._read(process.pid, process.name)
+            found = self._known.get(key) or self._read(key, process.name)
             if found is not None:
                 known[key] = found
         self._known = known
@@ -67,18 +76,26 @@ class ProcessCommands:
             if pid in commands
         }
 
-    def _read(self, pid: int, name: str) -> ProcessCommand | None:
-        """The process of this pid if it has this name, else another one has the pid by now."""
-        folder = f"{self._proc_root}/{pid}"
-        try:
-            uid = os.stat(folder).st_uid  # noqa: PTH116 - a string
-            arguments = read(f"{folder}/cmdline", LONGEST_COMMAND).split(b"\0")
-            comm = read(f"{folder}/comm", LONGEST_COMMAND).decode(errors="replace").rstrip("\n")
-        except OSError:
+    def _read(self, key: _Key, name: str) -> ProcessCommand | None:
+        """The process of this pid if it has this name, else another one has the pid by now.
+
+        A command line lies in its process's memory, which its user may serve: it is asked aside.
+        """
+        folder = f"{self._proc_root}/{key[0]}"
+        about = door.about(folder)
+        if not isinstance(about, Whole):
             return None
-        if comm != name:
+        uid = about.value.st_uid
+        ask = partial(door.read, f"{folder}/cmdline", LONGEST_COMMAND)
+        line = self._lines.ask(key, uid, ask, LINE_WITHIN_S)
+        comm = door.read(f"{folder}/comm", LONGEST_COMMAND)
+        if not (isinstance(line, Whole | Cut) and isinstance(comm, Whole)):
             return None
-        command = " ".join(part.decode(errors="replace") for part in arguments if part)
+        if comm.value.decode(errors="replace").rstrip("\n") != name:
+            return None
+        command = " ".join(
+            part.decode(errors="replace") for part in line.value.split(b"\0") if part
+        )
         return ProcessCommand(self._users.names().get(uid, str(uid)), command)
 
 

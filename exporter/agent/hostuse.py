@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from exporter.agent.sources.files import read
+from exporter.agent.sources.door import Cut, Whole, parsed, read
 from exporter.model import Clock
 
 MOST = 100  # processes that one answer reads: two files of each
@@ -20,6 +20,12 @@ class HostUse(NamedTuple):
 
     cpus: float | None
     resident_bytes: int
+
+
+class _Times(NamedTuple):
+    name: bytes
+    started: bytes
+    ticks: int
 
 
 class _Read(NamedTuple):
@@ -56,21 +62,25 @@ class HostUses:
         return found
 
     def _read(self, pid: int, name: str, before: _Read | None, now_ns: int) -> _Read | None:
-        """A reading; None if the process is gone, or another one has its pid by now."""
-        try:
-            stat, statm = (read(f"{self._procfs}/{pid}/{n}", _LONGEST) for n in ("stat", "statm"))
-            head, _, rest = stat.rpartition(b")")  # a name may hold any character
-            fields = rest.split()
-            ticks = int(fields[_USER]) + int(fields[_SYSTEM])
-            pages = int(statm.split()[1])
-        except (OSError, ValueError, IndexError):
+        """A reading; None if it cannot be read, or another process has its pid by now."""
+        folder = f"{self._procfs}/{pid}"
+        stat = parsed(read(f"{folder}/stat", _LONGEST), _times)
+        pages = parsed(read(f"{folder}/statm", _LONGEST), lambda statm: int(statm.split()[1]))
+        if not (isinstance(stat, Whole | Cut) and isinstance(pages, Whole | Cut)):
             return None
-        if head.partition(b"(")[2].decode(errors="replace") != name:
+        times = stat.value
+        if times.name.decode(errors="replace") != name:
             return None
         cpus = None
-        if before is not None and before.started == fields[_STARTED]:
-            spent_s = (ticks - before.ticks) / os.sysconf("SC_CLK_TCK")
+        if before is not None and before.started == times.started:
+            spent_s = (times.ticks - before.ticks) / os.sysconf("SC_CLK_TCK")
             cpus = spent_s / ((now_ns - before.at_ns) / 1e9)
-        return _Read(
-            fields[_STARTED], ticks, now_ns, HostUse(cpus, pages * os.sysconf("SC_PAGE_SIZE"))
-        )
+        use = HostUse(cpus, pages.value * os.sysconf("SC_PAGE_SIZE"))
+        return _Read(times.started, times.ticks, now_ns, use)
+
+
+def _times(stat: bytes) -> _Times:
+    head, _, rest = stat.rpartition(b")")  # a name may hold any character
+    fields = rest.split()
+    ticks = int(fields[_USER]) + int(fields[_SYSTEM])
+    return _Times(head.partition(b"(")[2], fields[_STARTED], ticks)

@@ -27,15 +27,14 @@ def cgroups(evidence: ProbeResults) -> Iterator[CheckResult]:
     if evidence.settings.simulate:
         return
     root = cgroup_root(evidence.settings)
-    try:
-        hierarchy = find_hierarchy(root)
-    except OSError as error:
-        remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
-        yield problem("hierarchy", f"{root}: {error.strerror}", remedy, CGROUPS)
+    found = find_hierarchy(root)
+    if isinstance(found, Whole | Cut):
+        yield _hierarchy(root, found.value)
+        if found.value is not None:
+            yield from _containers(found.value)
     else:
-        yield _hierarchy(root, hierarchy)
-        if hierarchy is not None:
-            yield from _containers(hierarchy)
+        remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
+        yield problem("hierarchy", f"{root}: {door.why(found)}", remedy, CGROUPS)
     yield _host_pid(evidence)
     if bystanders := sorted(_without_a_gpu(evidence)):
         yield note(

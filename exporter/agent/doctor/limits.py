@@ -15,10 +15,12 @@ from exporter.agent.sources.cgroups.dmem import (
     MAX,
     MIN,
     Address,
+    Bytes,
     CgroupFiles,
     address_of,
     read,
 )
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.model import (
     MEMORY_LIMIT,
     MEMORY_REQUEST,
@@ -56,8 +58,8 @@ def limits(
         return
     yield from _answers(evidence)
     files = CgroupFiles(cgroup_root(evidence.settings), evidence.settings.path_procfs)
-    capacity = read(files.root, CAPACITY)
-    if capacity is not None:
+    if not isinstance(read(files.root, CAPACITY), Absent):
+        capacity = _stated(files.root, CAPACITY)
         yield ok("dmem", f"the kernel counts the memory of {plural(len(capacity), 'device')}")
         yield from _unread(evidence, files)
         yield from _beyond(files.root, capacity)
@@ -118,13 +120,13 @@ def _unread(evidence: ProbeResults, files: CgroupFiles) -> Iterator[CheckResult]
         home = files.home(folder) if folder else files.root
         if folder is None:
             hidden += 1
-        elif home != files.root and read(home, CURRENT) is None:
-            has = (at for at in files.upward(home) if read(at, CURRENT) is not None)
+        elif home != files.root and isinstance(read(home, CURRENT), Absent):
+            has = (at for at in files.upward(home) if not isinstance(read(at, CURRENT), Absent))
             without.add(next(has, "").removeprefix(files.root) or "/")
         garbled |= {
             f"{home.removeprefix(files.root)}/{name}"
             for name in (CURRENT, MIN, LOW, MAX)
-            if (stated := read(home, name)) is not None and address not in stated
+            if not isinstance(read(home, name), Absent) and address not in _stated(home, name)
         }
     if hidden:
         found = f"{hidden} of {len(on_cards)} processes have a cgroup that is not to be seen"
@@ -140,6 +142,15 @@ def _unread(evidence: ProbeResults, files: CgroupFiles) -> Iterator[CheckResult]
     if garbled:
         remedy = "they name no amount for the card: see the kernel log, and report the file"
         yield problem("dmem files", f"not read: {some_of(garbled)}", remedy)
+
+
+def _stated(folder: str, name: str) -> Bytes:
+    """The amounts of a file; none where it is not there, or cannot be read."""
+    match read(folder, name):
+        case Whole(amounts) | Cut(amounts):
+            return amounts
+        case Absent() | Refused() | Failed():
+            return {}
 
 
 def _on_cards(evidence: ProbeResults) -> Iterator[tuple[int, Address]]:
@@ -158,7 +169,7 @@ def _beyond(root: str, capacity: Mapping[Address, int | None]) -> Iterator[Check
     beyond = [
         folder.removeprefix(root)
         for folder, _, _ in os.walk(root)
-        for device, most in (read(folder, MAX) or {}).items()
+        for device, most in _stated(folder, MAX).items()
         if most is not None and most > (capacity.get(device) or most)
     ]
     if beyond:
@@ -200,10 +211,10 @@ def reserved(root: str, name: str) -> Iterator[tuple[str, dict[Address, int], di
 
     ``name`` is the file. A device's capacity stands for ``max``, and is the most of a sum.
     """
-    capacity = {device: size or 0 for device, size in (read(root, CAPACITY) or {}).items()}
+    capacity = {device: size or 0 for device, size in _stated(root, CAPACITY).items()}
     sums: dict[str, dict[Address, int]] = {}
     for folder, names, _ in os.walk(root, topdown=False):
-        found = read(folder, name) or {}
+        found = _stated(folder, name)
         own = {d: capacity.get(d, 0) if least is None else least for d, least in found.items()}
         below: Counter[Address] = Counter()
         for each in names:
@@ -224,7 +235,7 @@ def _own(files: CgroupFiles, environ: Mapping[str, str]) -> Iterator[CheckResult
     limited = [
         folder
         for folder in (files.upward(own) if own else ())
-        if any(most is not None for most in (read(folder, MAX) or {}).values())
+        if any(most is not None for most in _stated(folder, MAX).values())
     ]
     if limited or MEMORY_LIMIT in environ:
         found = limited[0] if limited else f"{MEMORY_LIMIT} is set"

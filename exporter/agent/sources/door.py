@@ -62,6 +62,11 @@ class Failed:
 Unread = Absent | Refused | Failed
 Reply = Whole[T] | Cut[T] | Unread
 
+
+class UnreadError(Exception):
+    """Something could not be read now, so that what follows is not known. The text says what."""
+
+
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.ENXIO})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM})
 _TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in a file's place does not block
@@ -116,10 +121,10 @@ def link(path: Path, folder: int | None = None) -> Reply[str]:
         return Absent(errno.EINVAL) if reply == Failed(errno.EINVAL) else reply
 
 
-def about(path: Path, folder: int | None = None) -> Reply[os.stat_result]:
-    """What stat(2) says of a path, its links followed; ``folder`` as of ``link``."""
+def about(path: Path, folder: int | None = None, *, follow: bool = True) -> Reply[os.stat_result]:
+    """What stat(2) says of a path; ``follow``: of what its links lead to."""
     try:
-        return Whole(os.stat(path, dir_fd=folder))
+        return Whole(os.stat(path, dir_fd=folder, follow_symlinks=follow))
     except (OSError, ValueError) as error:
         return unread(error)
 

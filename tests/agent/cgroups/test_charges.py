@@ -7,8 +7,9 @@ import pytest
 
 from exporter.agent.attribution.ownership import owner_of
 from exporter.agent.sources.cgroups import dmem
-from exporter.agent.sources.cgroups.dmem import CURRENT, LOOK_NS, CgroupFiles, read
+from exporter.agent.sources.cgroups.dmem import CURRENT, LOOK_NS, CgroupFiles, read, stated
 from exporter.agent.sources.cgroups.patterns import GroupPatterns
+from exporter.agent.sources.door import Reply
 from exporter.model import (
     MIG,
     CgroupIdentity,
@@ -60,7 +61,7 @@ class Node:
         at = ""
         for name in cgroup.split("/"):
             at = f"{at}/{name}".lstrip("/")
-            before = (read(str(self.root / at), CURRENT) or {}).get((0, "03:00.0")) or 0
+            before = stated(str(self.root / at), CURRENT).get((0, "03:00.0")) or 0
             self.put(at, current=before + amount)
 
     def charges(self, device: Device = CARD) -> dict[CgroupIdentity, int | None]:
@@ -132,7 +133,7 @@ def test_where_nothing_is_charged_nothing_is_looked_at(
     node.put("kubepods.slice", current=0)
     seen: list[str] = []
 
-    def watched(folder: str, name: str) -> dmem.Bytes | None:
+    def watched(folder: str, name: str) -> Reply[dmem.Bytes]:
         seen.append(folder)
         return read(folder, name)
 
@@ -223,15 +224,35 @@ def test_the_directory_of_a_process_is_that_of_its_container_or_group(
 )
 def test_what_is_no_amount_is_not_known(tmp_path: Path, text: str) -> None:
     (tmp_path / CURRENT).write_text(text)
-    assert read(str(tmp_path), CURRENT) == {}
+    assert stated(str(tmp_path), CURRENT) == {}
 
 
 def test_a_line_that_is_cut_is_not_read(tmp_path: Path) -> None:
     line = "drm/0000:04:00.0/vram0 123456789\n"
     (tmp_path / CURRENT).write_text(line * 1985 + "drm/0000:03:00.0/vram0 123456789\n" * 9)
-    assert (0, "03:00.0") not in (read(str(tmp_path), CURRENT) or {})
+    assert (0, "03:00.0") not in stated(str(tmp_path), CURRENT)
 
 
 def test_a_pipe_in_place_of_a_file_holds_nothing_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / CURRENT)
-    assert read(str(tmp_path), CURRENT) == {}
+    assert stated(str(tmp_path), CURRENT) == {}
+
+
+def test_what_cannot_be_read_is_nobody_elses(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    inside = f"{SLICE}/user@1000.service/user.slice/libpod-{OTHER}.scope"
+    node.charge(SLICE, GIB)
+    node.charge(inside, 2 * GIB)
+    broken = node.root / inside / CURRENT
+    broken.unlink()
+    broken.mkdir()  # it cannot be read: EISDIR
+    assert node.charges() == {}  # what the outer one has of its own is not known either
+    assert "what follows from it is not shown" in caplog.text
+
+
+def test_a_limit_above_that_cannot_be_read_is_no_missing_limit(node: Node) -> None:
+    node.charge(CONTAINER, GIB)
+    node.put(CONTAINER, max=3 * GIB)
+    (node.root / POD / "dmem.max").mkdir()
+    (reading,) = node.files.charged([DeviceReading(CARD, memory=node.memory)])
+    assert reading.memory
+    assert [c.memory for c in reading.memory.charges] == [CgroupMemory(GIB, evidence="kernel")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.sources.cgroups.dmem import CgroupFiles, address_of
+from exporter.agent.sources.cgroups.dmem import CgroupFiles, address_of, stated
 from exporter.model import CgroupMemory, Device, DeviceMemory, DeviceReading, ProcessMemory
 
 GIB = 1 << 30
@@ -202,10 +202,10 @@ def test_what_a_real_kernel_has_is_read(case: str, captured: Path) -> None:
     address = address_of(device)
     assert address is not None
     files = CgroupFiles(str(captured), str(captured))
-    assert files.of(f"{captured}{cgroup}", address) == CgroupMemory(
+    assert files.of(f"{captured}{cgroup}", address, stated) == CgroupMemory(
         charged, guaranteed, limit, "kernel", protected_bytes=protected
     )
-    assert files.of(str(captured), address) is None
+    assert files.of(str(captured), address, stated) is None
 
 
 def test_what_the_driver_said_stays_and_a_refusal_does_not(tree: tuple[Tree, str]) -> None:

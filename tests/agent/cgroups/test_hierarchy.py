@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.sources.cgroups.tree import Hierarchy, find_hierarchy
+from exporter.agent.sources.door import Absent, Whole
 from tests.agent.cgroups.names import container_path, new_container_id, new_uid
 from tests.agent.cgroups.real import mounted
 
@@ -19,8 +20,9 @@ def make(root: Path, *directories: str, files: tuple[str, ...] = ()) -> str:
 
 def found(root: str) -> Hierarchy:
     hierarchy = find_hierarchy(root)
-    assert hierarchy is not None
-    return hierarchy
+    assert isinstance(hierarchy, Whole)
+    assert hierarchy.value is not None
+    return hierarchy.value
 
 
 DOCKER = f"docker/{new_container_id()}"
@@ -63,9 +65,8 @@ def test_a_link_to_a_controller_is_not_a_hierarchy(tmp_path: Path) -> None:
 def test_a_directory_without_any_cgroup_is_none_and_one_that_is_missing_an_error(
     tmp_path: Path,
 ) -> None:
-    assert find_hierarchy(make(tmp_path, "home/someone")) is None
-    with pytest.raises(FileNotFoundError):
-        find_hierarchy(str(tmp_path / "missing"))
+    assert find_hierarchy(make(tmp_path, "home/someone")) == Whole(None)
+    assert find_hierarchy(str(tmp_path / "missing")) == Absent()
 
 
 def test_this_machines_tree_is_found_and_has_the_version_that_its_mounts_say() -> None:

@@ -11,6 +11,7 @@ is spelled. Its files are readable by all. They are there, also ``dmem.capacity`
 any left that is not protected. Both hold only as far as each cgroup above has as much.
 """
 
+import logging
 import os
 import re
 import time
@@ -20,7 +21,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from exporter.agent.sources import files
+from exporter.agent.sources import door
 from exporter.agent.sources.cgroups.layout import (
     HOST,
     PathState,
@@ -30,6 +31,7 @@ from exporter.agent.sources.cgroups.layout import (
     root_of,
 )
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, UnreadError, Whole
 from exporter.model import (
     MIG,
     PARTITIONED,
@@ -42,6 +44,8 @@ from exporter.model import (
     ProcessMemory,
 )
 
+logger = logging.getLogger(__name__)
+
 CAPACITY, CURRENT = "dmem.capacity", "dmem.current"
 MIN, LOW, MAX = "dmem.min", "dmem.low", "dmem.max"
 _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
@@ -51,6 +55,7 @@ _UNIFIED = "0::"
 
 LOOK_NS = 5 * 10**9  # between two looks at all cgroups: as often as drivers' lists are read
 MOST_FOLDERS = 4096  # of one look
+MOST_NAMES = 65_536  # of one directory, its files among them
 MOST_INSIDE = 256  # of one container or group, which may make as many as it likes
 
 Address = tuple[int, str]
@@ -64,18 +69,19 @@ def address_of(text: str) -> Address | None:
     return (int(found[1], 16), found[2].lower()) if found else None
 
 
-def read(folder: str, name: str) -> Bytes | None:
-    """One file of one cgroup, by device; None if it is not there. Never raises.
+def read(folder: str, name: str) -> Reply[Bytes]:
+    """One file of one cgroup, by device.
 
     The regions of a device's own memory (``vram``) are summed up, those of system memory are left
     out. A device of which a line cannot be read is left out as a whole: a part is no sum.
     """
-    text = _text(f"{folder}/{name}")
-    if text is None:
-        return None
+    return door.parsed(door.read(f"{folder}/{name}", _LONGEST), _amounts)
+
+
+def _amounts(content: bytes) -> Bytes:
     sums: Bytes = {}
     unread: set[Address] = set()
-    for line in text.split("\n"):
+    for line in _whole_lines(content):
         key, _, value = line.rpartition(" ")
         address = address_of(key)
         # Buffers that a driver keeps in the host's memory are counted by the kernel's own memory
@@ -91,15 +97,26 @@ def read(folder: str, name: str) -> Bytes | None:
     return {address: amount for address, amount in sums.items() if address not in unread}
 
 
-def _text(path: str) -> str | None:
-    """A file's whole lines; None if it is not there. A pipe in its place has none."""
-    try:
-        content = files.read(path, _LONGEST)
-    except OSError:
-        return None
-    if len(content) == _LONGEST:
+def _whole_lines(content: bytes) -> list[str]:
+    if len(content) >= _LONGEST:
         content = content[: content.rfind(b"\n") + 1]
-    return os.fsdecode(content)
+    return os.fsdecode(content).split("\n")
+
+
+def stated(folder: str, name: str) -> Bytes:
+    """The same; nothing where there is no such file.
+
+    Raises:
+        UnreadError: it cannot be read now.
+
+    """
+    match read(folder, name):
+        case Whole(amounts) | Cut(amounts):
+            return amounts
+        case Absent():
+            return {}
+        case (Refused() | Failed()) as reply:
+            raise UnreadError(f"{folder}/{name}: {door.why(reply)}")
 
 
 class _Charged(NamedTuple):
@@ -123,7 +140,7 @@ class _Place(NamedTuple):
 
 
 Charges = Mapping[Address, tuple[CgroupCharge, ...]]
-ReadFile = Callable[[str, str], Bytes | None]
+ReadFile = Callable[[str, str], Bytes]
 
 
 class CgroupFiles:
@@ -135,42 +152,54 @@ class CgroupFiles:
     def __init__(
         self, root: str, proc_root: str, clock: Clock = time, patterns: GroupPatterns = NO_SITE
     ) -> None:
-        has_controllers = os.path.exists(f"{root}/cgroup.controllers")  # noqa: PTH110 - as above
         hybrid = f"{root}/unified"
-        is_hybrid = not has_controllers and os.path.isdir(hybrid)  # noqa: PTH112 - as above
+        has_controllers = isinstance(door.about(f"{root}/cgroup.controllers"), Whole)
+        is_hybrid = not has_controllers and isinstance(door.about(hybrid), Whole)
         self.root = hybrid if is_hybrid else root
         self._proc_root, self._clock, self._patterns = proc_root, clock, patterns
         self._own: str | None = None
         self._newest: dict[str, tuple[DeviceMemory, DeviceMemory]] = {}  # by UUID: read, charged
         self._charges: Charges = {}
         self._looked: tuple[int, frozenset[Address]] | None = None  # when, and for which
+        self._is_said = False
 
     def path_of(self, pid: int) -> str | None:
         """The directory of a process's cgroup (v2); None if it is not known or not to be seen.
 
         A reader in a cgroup namespace of its own sees other paths relative to its own cgroup.
         """
-        lines = (_text(f"{self._proc_root}/{pid}/cgroup") or "").split("\n")
+        lines = self._cgroups_of(pid).split("\n")
         path = next((one[len(_UNIFIED) :] for one in lines if one.startswith(_UNIFIED)), None)
         if path is None:
             return None
         base = self.own() if path.startswith("/..") else self.root
         folder = os.path.normpath(f"{base}/{path}")
         is_below = folder == self.root or folder.startswith(f"{self.root}/")
-        return folder if is_below and os.path.isdir(folder) else None  # noqa: PTH112 - as above
+        return folder if is_below and isinstance(door.about(folder), Whole) else None
+
+    def _cgroups_of(self, pid: int) -> str:
+        """The lines of ``/proc/PID/cgroup``; none where they cannot be read."""
+        match door.read(f"{self._proc_root}/{pid}/cgroup", _LONGEST):
+            case Whole(content) | Cut(content):
+                return "\n".join(_whole_lines(content))
+            case Absent() | Refused() | Failed():
+                return ""
 
     def own(self) -> str:
         """The directory that lists this process; the root if none does."""
         if self._own is None:
-            pid = str(os.getpid())
-            self._own = next(
-                (
-                    folder
-                    for folder, _, _ in os.walk(self.root)
-                    if pid in (_text(f"{folder}/cgroup.procs") or "").split()
-                ),
-                self.root,
-            )
+            own = b"%d" % os.getpid()
+            for folder, _, _ in os.walk(self.root):
+                match door.read(f"{folder}/cgroup.procs", _LONGEST):
+                    case Whole(pids) | Cut(pids) if own in pids.split():
+                        self._own = folder
+                        break
+                    case Failed():  # it may be the one: look again
+                        return self.root
+                    case Whole() | Cut() | Absent() | Refused():
+                        pass
+            else:
+                self._own = self.root
         return self._own
 
     def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:
@@ -215,13 +244,13 @@ class CgroupFiles:
         for one part holds for no other.
         """
         known: dict[str | None, CgroupMemory | None] = {None: None}
-        once = cache(read)
+        once = cache(stated)
         processes: list[ProcessMemory] = []
         for process in memory.processes or ():
             if process.cgroup is None or process.cgroup.refused:
                 folder = self.home_of(process.pid)
-                if folder not in known:
-                    known[folder] = self.of(folder or "", address, once)
+                if folder is not None and folder not in known:
+                    known[folder] = self._tried(folder, address, once)
                 process = process._replace(cgroup=known[folder] or process.cgroup)  # noqa: PLW2901
             processes.append(process)
         return replace(memory, processes=tuple(processes)) if processes else memory
@@ -231,8 +260,7 @@ class CgroupFiles:
 
         What lies inside of a container is the container's, whatever it is called there.
         """
-        text = _text(f"{self._proc_root}/{pid}/cgroup") or ""
-        identity = best_identity(cgroup_paths(text), self._patterns)
+        identity = best_identity(cgroup_paths(self._cgroups_of(pid)), self._patterns)
         if identity.enclosing:
             return identity.enclosing[-1]
         return None if identity == HOST else identity._replace(job=None)
@@ -262,20 +290,34 @@ class CgroupFiles:
             looked_ns, before = self._looked
             if before == wanted and now_ns - looked_ns < LOOK_NS:
                 return self._charges
-        capacity = read(self.root, CAPACITY) if wanted else None
-        if capacity is None:
+        capacity = read(self.root, CAPACITY) if wanted else Absent()
+        if not isinstance(capacity, Whole | Cut):
+            if not isinstance(capacity, Absent):
+                self._say(UnreadError(f"{self.root}/{CAPACITY}: {door.why(capacity)}"))
             self._looked = None
             return None
         found: dict[Address, list[CgroupCharge]] = {}
-        once = cache(read)  # a file has all devices, and those above are everybody's
+        once = cache(stated)  # a file has all devices, and those above are everybody's
         for identity, folder, own in self._walk(wanted, once):
             for address, charged in own.items():
-                memory = self.of(folder, address, once) or CgroupMemory(evidence="kernel")
+                memory = self._tried(folder, address, once) or CgroupMemory(evidence="kernel")
                 charge = CgroupCharge(identity, memory._replace(charged_bytes=charged))
                 found.setdefault(address, []).append(charge)
         self._looked = now_ns, wanted
         self._charges = {address: tuple(charges) for address, charges in found.items()}
         return self._charges
+
+    def _tried(self, folder: str, address: Address, read: ReadFile) -> CgroupMemory | None:
+        try:
+            return self.of(folder, address, read)
+        except UnreadError as error:
+            self._say(error)
+            return None
+
+    def _say(self, error: UnreadError) -> None:
+        if not self._is_said:
+            logger.warning("memory of cgroups: %s; what follows from it is not shown", error)
+        self._is_said = True
 
     def _walk(self, wanted: frozenset[Address], read: ReadFile) -> list[_Charged]:
         """The containers and groups that are charged for these devices.
@@ -288,32 +330,38 @@ class CgroupFiles:
         waiting = deque([_Place(self.root, root_of(self._patterns), None, [MOST_FOLDERS])])
         while waiting:
             place = waiting.pop()
-            for name in _folders(place.folder):
+            listed = door.folders(place.folder, MOST_NAMES)
+            if isinstance(listed, Refused | Failed):
+                _take_off(place.within, None)
+            for name in listed.value if isinstance(listed, Whole | Cut) else ():
                 if min(place.left[0], most) <= 0:
                     break
                 most -= 1
                 place.left[0] -= 1
                 folder, state = f"{place.folder}/{name}", descend(place.state, name)
-                current = read(folder, CURRENT) or {}
-                own = {a: bytes_ for a in wanted if (bytes_ := current.get(a))}
-                if not own:
-                    continue
+                own: dict[Address, int] | None = None
+                try:
+                    current = read(folder, CURRENT)
+                except UnreadError as error:  # those below it are looked at all the same
+                    self._say(error)
+                else:
+                    own = {a: bytes_ for a in wanted if (bytes_ := current.get(a))}
+                    if not own:
+                        continue
                 # The kernel charges a cgroup with all that is below it. A container inside of
                 # another, as in a node that is itself a container, is taken off the outer one:
                 # else the same bytes would count for both.
                 within, inside = place.within, place.left
                 if state.identity != place.state.identity and _is_named(state.identity):
-                    if within is not None:
-                        for address, part in own.items():
-                            within.own[address] = max(0, within.own.get(address, 0) - part)
-                    within, inside = _Charged(state.identity, folder, own), [MOST_INSIDE]
+                    _take_off(within, own)
+                    within, inside = _Charged(state.identity, folder, own or {}), [MOST_INSIDE]
                     found.append(within)
                 # What lies inside of containers comes last, so that it hides no other.
                 add = waiting.append if within is None else waiting.appendleft
                 add(_Place(folder, state, within, inside))
         return found
 
-    def of(self, folder: str, address: Address, read: ReadFile = read) -> CgroupMemory | None:
+    def of(self, folder: str, address: Address, read: ReadFile) -> CgroupMemory | None:
         """What a cgroup is charged, guaranteed and limited to; None if the kernel says nothing.
 
         The limit is the lowest of its own and those of the cgroups above it, and so are both kinds
@@ -322,14 +370,14 @@ class CgroupFiles:
         """
         if folder == self.root:
             return None
-        own = read(folder, CURRENT) or {}
+        own = read(folder, CURRENT)
         limit = self._lowest(folder, MAX, address, read)
         if address not in own:
             return None if limit is None else CgroupMemory(limit_bytes=limit, evidence="kernel")
-        has_min, has_low = ((read(folder, n) or {}).get(address, 0) != 0 for n in (MIN, LOW))
+        has_min, has_low = (read(folder, name).get(address, 0) != 0 for name in (MIN, LOW))
         # A protection of ``max`` up to the root protects all that the cgroup can have: its limit,
         # or where there is none the card. It is no number that could be shown by itself.
-        can_have = limit or (read(self.root, CAPACITY) or {}).get(address) or 0
+        can_have = limit or read(self.root, CAPACITY).get(address) or 0
         least, low = (
             can_have if lowest is None else lowest
             for lowest in (self._lowest(folder, name, address, read) for name in (MIN, LOW))
@@ -344,7 +392,7 @@ class CgroupFiles:
 
     def _lowest(self, folder: str, name: str, address: Address, read: ReadFile) -> int | None:
         """The lowest amount of a cgroup and those above it; None: ``max`` everywhere."""
-        files = (read(each, name) or {} for each in self.upward(folder))
+        files = (read(each, name) for each in self.upward(folder))
         return min((most for one in files if (most := one.get(address)) is not None), default=None)
 
     def upward(self, folder: str) -> Iterator[str]:
@@ -352,6 +400,17 @@ class CgroupFiles:
         while folder.startswith(f"{self.root}/"):
             yield folder
             folder = folder.rpartition("/")[0]
+
+
+def _take_off(outer: _Charged | None, inner: Mapping[Address, int] | None) -> None:
+    """Take a container's part off the one around it. None: it is not known, nor is the rest."""
+    if outer is None:
+        return
+    if inner is None:
+        outer.own.clear()
+        return
+    for address in inner.keys() & outer.own:
+        outer.own[address] = max(0, outer.own[address] - inner[address])
 
 
 def _is_named(identity: CgroupIdentity) -> bool:
@@ -363,11 +422,3 @@ def _is_named(identity: CgroupIdentity) -> bool:
 def _without_step(identity: CgroupIdentity) -> CgroupIdentity:
     unit = identity.unit
     return identity._replace(unit=unit._replace(step="")) if unit and unit.step else identity
-
-
-def _folders(folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as listing:
-            return [entry.name for entry in listing if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from exporter.agent.sources.cgroups.layout import PathState, descend, kinds_of, root_of
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.agent.sources.cgroups.walk import DEFAULT_LIMITS, Walk, walk
+from exporter.agent.sources.door import Cut, Reply, Whole, about, folders, why
 from exporter.model import CgroupIdentity, Clock
 
 logger = logging.getLogger(__name__)
@@ -45,41 +46,35 @@ class Hierarchy:
     root: str
 
 
-def find_hierarchy(root: str) -> Hierarchy | None:
-    """The hierarchy to walk below ``root``, None if there is none.
+def find_hierarchy(root: str) -> Reply[Hierarchy | None]:
+    """The hierarchy to walk below ``root``; None if there is none.
 
-    Raises OSError where ``root`` cannot be listed. ``root`` may also be one hierarchy itself (a
-    single controller's directory, or a subtree).
+    ``root`` may also be one hierarchy itself (a single controller's directory, or a subtree).
     """
-    files, directories = _list(root)
-    if "cgroup.controllers" in files:
-        return Hierarchy("v2", root)
-    if "cgroup.procs" in files:
-        return Hierarchy("v1" if "tasks" in files else "v2", root)
+    directories = folders(root, _MAX_DIRECTORIES)
+    if not isinstance(directories, Whole | Cut):
+        return directories
+    if _has(root, "cgroup.controllers"):
+        return Whole(Hierarchy("v2", root))
+    if _has(root, "cgroup.procs"):
+        return Whole(Hierarchy("v1" if _has(root, "tasks") else "v2", root))
     mounts: list[str] = []
-    for name in directories:
+    for name in directories.value:
         is_known = name == _UNIFIED or not _CONTROLLERS.isdisjoint(name.split(","))
-        if is_known or os.path.exists(f"{root}/{name}/cgroup.procs"):  # noqa: PTH110 - strings all through: a path object each costs more than the call
+        if is_known or _has(root, name, "cgroup.procs"):
             mounts.append(f"{root}/{name}")
     if not mounts:
         # A copy of a part of the tree may have nothing but directories. Their names say whether it
         # is one.
-        return Hierarchy("v2", root) if _search(root) is not _NOTHING else None
+        return Whole(Hierarchy("v2", root) if _search(root) is not _NOTHING else None)
     unified = sum(_is_unified(mount) for mount in mounts)
     version = "hybrid" if len(mounts) > unified else "v2"
     mounts.sort(key=_preference)
-    return Hierarchy(version if unified else "v1", _fullest(mounts))
+    return Whole(Hierarchy(version if unified else "v1", _fullest(mounts)))
 
 
-def _list(path: str) -> tuple[set[str], list[str]]:
-    files, directories = set(), []
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                directories.append(entry.name)
-            else:
-                files.add(entry.name)
-    return files, directories
+def _has(*path: str) -> bool:
+    return isinstance(about("/".join(path)), Whole)
 
 
 def _preference(mount: str) -> tuple[int, str]:
@@ -90,7 +85,7 @@ def _preference(mount: str) -> tuple[int, str]:
 
 
 def _is_unified(mount: str) -> bool:
-    return mount.endswith("/" + _UNIFIED) or os.path.exists(f"{mount}/cgroup.controllers")  # noqa: PTH110 - as above
+    return mount.endswith("/" + _UNIFIED) or _has(mount, "cgroup.controllers")
 
 
 def _fullest(mounts: list[str]) -> str:
@@ -113,11 +108,8 @@ def _search(root: str) -> int:
         if not queue:
             break
         path, place = queue.popleft()
-        try:
-            names = _list(path)[1]
-        except OSError:
-            continue
-        for name in names:
+        listed = folders(path, _MAX_DIRECTORIES)
+        for name in listed.value if isinstance(listed, Whole | Cut) else ():
             child = descend(place, name)
             if child.identity.container_id is not None:
                 if child.identity.pod_uid is not None:
@@ -190,12 +182,11 @@ class ContainerTree:
         return is_due
 
     def _find(self) -> Hierarchy | None:
-        try:
-            hierarchy = find_hierarchy(self._root)
-        except OSError as error:
-            reason = os.strerror(error.errno or 0)
-            self._report(f"cannot read the cgroup tree {self._root!r} ({reason}): {_MOUNT}")
+        found = find_hierarchy(self._root)
+        if not isinstance(found, Whole | Cut):
+            self._report(f"cannot read the cgroup tree {self._root!r} ({why(found)}): {_MOUNT}")
             return None
+        hierarchy = found.value
         if hierarchy is None:
             self._report(f"no cgroup hierarchy below {self._root!r}: {_MOUNT}")
         return hierarchy

@@ -4,7 +4,7 @@ Stands on kernel documentation ``admin-guide/cgroup-v2.rst`` and ``cgroup-v1/cgr
 tree changes while it is walked, so every directory may be gone, unreadable or odd: each such costs
 only itself and is counted in ``Walk.skipped``:
 
-``vanished``     removed during the walk (ENOENT, ENODEV)
+``vanished``     removed during the walk
 ``unreadable``   no permission, or any other error
 ``threaded``     a threaded cgroup lists no processes (EOPNOTSUPP); its domain root above does
 ``foreign_pid``  a process of another PID namespace, which cgroup v2 lists as 0
@@ -17,7 +17,6 @@ lies inside of such is walked last and counted for each, so that it hides no oth
 """
 
 import errno
-import os
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,17 +24,12 @@ from typing import NamedTuple
 
 from exporter.agent.sources.cgroups.layout import PathState, descend, is_own_inside, root_of
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
-from exporter.agent.sources.files import read_long
+from exporter.agent.sources.door import Absent, Cut, Failed, Unread, Whole, folders, read
 from exporter.model import CgroupIdentity
 
 _DIGITS = 10  # of a process id, at most
 LARGEST_LIST = 4 * 1024 * 1024
-
-_REASONS = {
-    errno.ENOENT: "vanished",
-    errno.ENODEV: "vanished",
-    errno.EOPNOTSUPP: "threaded",
-}
+MOST_NAMES = 65_536  # of one directory, its files among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +119,12 @@ class _Walker:
         They are read before their children's: processes are moved downward (crun's /container), so
         one on its way is seen twice rather than missed.
         """
-        try:
-            with os.scandir(parent.path) as listing:
-                names = [entry.name for entry in listing if entry.is_dir(follow_symlinks=False)]
-        except OSError as error:
-            self._skip(error)
+        listed = folders(parent.path, MOST_NAMES)
+        if not isinstance(listed, Whole | Cut):
+            self._skip(listed)
             return
+        names = listed.value
+        self._skipped["too_many"] += isinstance(listed, Cut)
         container = parent.container
         deepest = self._limits.depth_inside if container else self._limits.depth
         if parent.depth >= deepest:
@@ -156,11 +150,16 @@ class _Walker:
         unit = identity.unit
         if not (identity.pod_uid or identity.container_id or (unit and unit.name)):
             return
+        listed = read(f"{path}/cgroup.procs", LARGEST_LIST)
         lines: list[bytes] = []
-        try:
-            lines = self._read(f"{path}/cgroup.procs").split()
-        except OSError as error:
-            if self._skip(error) == "vanished":
+        if isinstance(listed, Whole):
+            lines = listed.value.split()
+        elif isinstance(listed, Cut):  # a part of a line is another process's id
+            self._skipped["too_large"] += 1
+            lines = listed.value[: listed.value.rfind(b"\n") + 1].split()
+        else:
+            self._skip(listed)
+            if isinstance(listed, Absent):
                 return
         pids = [int(line) for line in lines if line.isdigit() and len(line) <= _DIGITS]
         # cgroup v2 lists a process of another PID namespace as 0, which is no process's id.
@@ -178,14 +177,7 @@ class _Walker:
         if identity.container_id is not None and identity.unit is None:
             self._by_container[identity.container_id] = own
 
-    def _read(self, path: str) -> bytes:
-        content = read_long(path, LARGEST_LIST)
-        if len(content) >= LARGEST_LIST:
-            self._skipped["too_large"] += 1
-            content = content[: content.rfind(b"\n") + 1]
-        return content
-
-    def _skip(self, error: OSError) -> str:
-        reason = _REASONS.get(error.errno or 0, "unreadable")
-        self._skipped[reason] += 1
-        return reason
+    def _skip(self, reply: Unread) -> None:
+        is_threaded = reply == Failed(errno.EOPNOTSUPP)
+        other = "threaded" if is_threaded else "unreadable"
+        self._skipped["vanished" if isinstance(reply, Absent) else other] += 1

@@ -13,6 +13,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from exporter.agent.sources.door import UnreadError
 from exporter.agent.sources.gpus.pool import DeviceWorkers, Stuck
 from exporter.agent.sources.gpus.source import (
     Demand,
@@ -20,7 +21,6 @@ from exporter.agent.sources.gpus.source import (
     NoCgroups,
     RestartRequiredError,
 )
-from exporter.agent.sources.gpus.sysfs import UnreadError
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from exporter.agent.sources import door
-from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Whole
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, UnreadError, Whole
 from exporter.model import Unmeasured
 
 T = TypeVar("T")
@@ -175,10 +175,6 @@ def is_refused(path: Path) -> bool:
 def is_gone(folder: str | Path) -> bool:
     """Whether a folder is certainly gone."""
     return isinstance(door.about(folder), Absent)
-
-
-class UnreadError(Exception):
-    """What says which devices there are could not be read now. The text says what, and why."""
 
 
 class NotedReads:

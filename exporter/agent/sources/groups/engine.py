@@ -6,12 +6,12 @@ else is ever asked. The engine may be a tenant's own: its answer is bounded in t
 """
 
 import json
-import os
 import stat
 from collections.abc import Collection, Mapping
 from time import monotonic
 
 from exporter.agent.sources.cgroups.layout import readable
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole, about
 from exporter.httpclient import BoundedClient, NoAnswerError, TooLongError
 from exporter.shown.printable import clean
 
@@ -87,19 +87,22 @@ def is_socket(path: str, uid: int | None = None) -> bool:
 
     A folder of a user's own may hold anything.
     """
-    try:
-        about = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISSOCK(about.st_mode) and (uid is None or about.st_uid in {uid, 0})
+    match about(path, follow=False):
+        case Whole(found) | Cut(found):
+            return stat.S_ISSOCK(found.st_mode) and (uid is None or found.st_uid in {uid, 0})
+        case Absent() | Refused() | Failed():
+            return False
 
 
 def is_of(path: str, uid: int | None) -> bool:
     """Whether a socket may name this user's containers; any may for the machine (None)."""
-    try:
-        return uid is None or os.stat(path).st_uid == uid  # noqa: PTH116 - a string
-    except OSError:
-        return False
+    if uid is None:
+        return True
+    match about(path):
+        case Whole(found) | Cut(found):
+            return found.st_uid == uid
+        case Absent() | Refused() | Failed():
+            return False
 
 
 def _names(path: str, content: bytes, wanted: frozenset[str]) -> dict[str, str]:

@@ -9,7 +9,6 @@ is the container's own, and a directory server may not answer. ``getent passwd``
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -24,11 +23,13 @@ from exporter.agent.sources.door import (
     Failed,
     Refused,
     Reply,
+    Unread,
     Whole,
+    about,
     parsed,
     read,
+    why,
 )
-from exporter.agent.sources.files import read_long
 from exporter.agent.sources.groups.containers import NONE, RHYTHM, ContainerNames
 from exporter.agent.sources.groups.source import Facts, GroupSource, Members
 from exporter.agent.sources.polled import Polled
@@ -161,36 +162,33 @@ class Users:
         # A thread that hangs in a file of the network is left at it. Each look would add another.
         if self._reading is not None and self._reading.is_alive():
             return
-        try:
-            about = os.stat(self._path)  # noqa: PTH116 - a string
-            state = (about.st_ino, about.st_mtime_ns, about.st_size)
-            if state == self._state:
-                self._refusal = ""
-            elif about.st_size <= AT_ONCE:
-                self._take(state)
-            else:
-                self._reading = Thread(target=self._aside, args=(state,), name="users", daemon=True)
-                self._reading.start()
-        except OSError as error:
-            self._report(self._why(error))
-        else:
-            is_cut = about.st_size > LARGEST_FILE
-            cut = f"{self._path}: of a file this long only {LARGEST_FILE >> 20} MiB are read"
-            self._report(self._refusal or (cut if is_cut else ""))
-
-    def _aside(self, state: tuple[int, int, int]) -> None:
-        """Read a long file. What fails is said, and tried again, at the next look."""
-        try:
+        found = about(self._path)
+        if not isinstance(found, Whole | Cut):
+            self._report(self._why(found))
+            return
+        size = found.value.st_size
+        state = (found.value.st_ino, found.value.st_mtime_ns, size)
+        if state == self._state:
+            self._refusal = ""
+        elif size <= AT_ONCE:
             self._take(state)
-        except OSError as error:
-            self._refusal = self._why(error)
+        else:
+            self._reading = Thread(target=self._take, args=(state,), name="users", daemon=True)
+            self._reading.start()
+        cut = f"{self._path}: of a file this long only {LARGEST_FILE >> 20} MiB are read"
+        self._report(self._refusal or (cut if size > LARGEST_FILE else ""))
 
-    def _why(self, error: OSError) -> str:
-        return f"{self._path}: {os.strerror(error.errno or 0)}"
+    def _why(self, reply: Unread) -> str:
+        return f"{self._path}: {why(reply)}"
 
     def _take(self, state: tuple[int, int, int]) -> None:
-        self._names = _parsed(read_long(self._path, LARGEST_FILE))
-        self._state, self._refusal = state, ""
+        """Read the file. What fails is said, and tried again, at the next look."""
+        match read(self._path, LARGEST_FILE):
+            case Whole(content) | Cut(content):
+                self._names = _parsed(content)
+                self._state, self._refusal = state, ""
+            case (Absent() | Refused() | Failed()) as reply:
+                self._refusal = self._why(reply)
 
     def _report(self, problem: str) -> None:
         if problem and problem != self.problem:

@@ -4,14 +4,13 @@ Stands on the elastic-gpu project's installation guide (``cat /proc/qgpu/0/polic
 label was set); what else is below ``/proc/qgpu`` is not read. Most nodes have none of it.
 """
 
-import errno
 import logging
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.agent.sources.files import read
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, UnreadError
 from exporter.agent.sources.polled import Inquiry
 from exporter.model import NodeFacts, PodTable
 
@@ -19,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 FOLDER, FILE = "qgpu", "policy"
 MAX_CARDS = 64
+MAX_NAMES = 4096
 MAX_BYTES = 64
 _CARD = re.compile(r"0|[1-9][0-9]{0,3}", re.ASCII)
 _POLICY = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
-_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ENODEV}
 
 
 class CardPolicies(Inquiry[PodTable, Mapping[int, str], NodeFacts]):
@@ -46,15 +45,13 @@ class CardPolicies(Inquiry[PodTable, Mapping[int, str], NodeFacts]):
         """Read each card's policy; empty where the node has no such files.
 
         Raises:
-            OSError: the folder is there, and cannot be read.
+            UnreadError: the folder is there, and cannot be read.
 
         """
-        try:
-            names = [path.name for path in self._folder.iterdir()]
-        except OSError as error:
-            if error.errno not in _GONE:
-                raise
-            names = []  # most nodes have no qGPU
+        listed = door.names(self._folder, MAX_NAMES)
+        if isinstance(listed, Refused | Failed):
+            raise UnreadError(f"{self._folder}: {door.why(listed)}")
+        names = [] if isinstance(listed, Absent) else listed.value  # most nodes have no qGPU
         cards = sorted(int(name) for name in names if _CARD.fullmatch(name))[:MAX_CARDS]
         self._problems = {card: wrong for card, wrong in self._problems.items() if card in cards}
         policies = {card: self._policy(card) for card in cards}
@@ -65,15 +62,15 @@ class CardPolicies(Inquiry[PodTable, Mapping[int, str], NodeFacts]):
 
     def _policy(self, card: int) -> str:
         path = self._folder / str(card) / FILE
-        try:
-            # One byte more than allowed shows that a file is too long.
-            text = read(path, MAX_BYTES + 1).decode(errors="replace").strip()
-        except OSError as error:
-            if error.errno not in _GONE:
-                self._reject(card, path, os.strerror(error.errno or 0))
+        reply = door.read(path, MAX_BYTES)
+        if isinstance(reply, Absent):
             return ""
-        if text and (len(text) > MAX_BYTES or not _POLICY.fullmatch(text)):
-            self._reject(card, path, f"no policy: {text[:MAX_BYTES]!r}")
+        if isinstance(reply, Refused | Failed):
+            self._reject(card, path, door.why(reply))
+            return ""
+        text = reply.value.decode(errors="replace").strip()
+        if text and (isinstance(reply, Cut) or not _POLICY.fullmatch(text)):
+            self._reject(card, path, f"no policy: {text!r}")
             return ""
         self._problems.pop(card, None)
         return text

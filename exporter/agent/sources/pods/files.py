@@ -11,15 +11,15 @@ The kubelet writes ``/var/log/pods/<namespace>_<pod>_<uid>/<container>/<restart>
 """
 
 import logging
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from itertools import islice
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from exporter.agent.fairness import Held
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Whole
 from exporter.agent.sources.pods.decode import MAX_CONTAINERS
 from exporter.agent.sources.pods.reader import USUAL, PodThread, ReaderOptions
 from exporter.model import SECOND_NS, Container, Pod
@@ -123,6 +123,8 @@ class FilePods(PodThread):
         self._seen: Stamp | None = None
         self._read_ns = 0
         self._reported: set[str] = set()
+        self._known: Mapping[PodDirectory, Sequence[str]] = {}  # the containers of each
+        self._named: dict[str, Log] = {}  # by its link
 
     def _pause_s(self) -> float:
         return self._look_s
@@ -130,73 +132,78 @@ class FilePods(PodThread):
     def _step(self) -> None:
         """Read if the directories may have changed."""
         now_ns = self._clock.monotonic_ns()
-        stamp = _changed_at(self._pods, follow=True), _changed_at(self._links, follow=True)
+        stamp = _changed_at(self._pods), _changed_at(self._links)
         if stamp == self._seen and now_ns - self._read_ns < RELIST_NS and self._status.up:
             self._heard()
             return
-        try:
-            pods = self._read()
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            self._down(
-                f"{self._pods} cannot be read ({reason}); mount the node's, or see --path.logs"
-            )
+        names = self._fairly(self._pods, MAX_PODS, 0)
+        if not isinstance(names, Whole | Cut):
+            reason = f"{self._pods} cannot be read ({door.why(names)})"
+            self._down(f"{reason}; mount the node's, or see --path.logs")
             return
+        pods = pods_of(self._containers(names.value), self._logs())
         self._seen, self._read_ns = stamp, now_ns  # what comes while it is read is read again
         self._enter_list(pods, now_ns)
         self._up()
 
-    def _read(self) -> list[Pod]:
-        """All pods with a directory, the newest directory first."""
-        found: list[tuple[int, PodDirectory, list[str]]] = []
-        for entry in self._fairly(self._pods, MAX_PODS, 0):
-            pod = pod_name(entry.name)
-            changed_at = _changed_at(Path(entry.path))
-            if pod is None or not entry.is_dir(follow_symlinks=False):
-                self._reject("pods", entry.name)
-            elif changed_at is not None:
-                containers: list[str] = []
-                # The pod is being removed where its directory cannot be listed any more.
-                with suppress(OSError):
-                    containers = [
-                        one.name
-                        for one in _entries(Path(entry.path), MAX_CONTAINERS)
-                        if is_container(one.name) and one.is_dir(follow_symlinks=False)
-                    ]
-                found.append((changed_at, pod, containers))
+    def _containers(self, names: Iterable[str]) -> Mapping[PodDirectory, Sequence[str]]:
+        """The containers of each pod with a directory, the newest directory first."""
+        found: list[tuple[int, PodDirectory, Sequence[str]]] = []
+        for name in names:
+            about, pod = door.about(self._pods / name, follow=False), pod_name(name)
+            if isinstance(about, Absent):
+                continue
+            is_folder = not isinstance(about, Whole) or stat.S_ISDIR(about.value.st_mode)
+            if pod is None or not is_folder:
+                self._reject("pods", name)
+                continue
+            inside = door.folders(self._pods / name, MAX_CONTAINERS)
+            containers: Sequence[str] = ()  # absent or refused: the pod is being removed
+            if isinstance(inside, Whole | Cut):
+                containers = [one for one in inside.value if is_container(one)]
+            elif isinstance(inside, Failed):  # what was there is there
+                containers = self._known.get(pod, ())
+            changed_ns = about.value.st_mtime_ns if isinstance(about, Whole) else 0
+            found.append((changed_ns, pod, containers))
         found.sort(reverse=True)
-        return pods_of({pod: containers for _, pod, containers in found}, self._logs())
+        self._known = {pod: containers for _, pod, containers in found}
+        return self._known
 
-    def _logs(self) -> Iterator[Log]:
+    def _logs(self) -> Iterable[Log]:
         """The logs that links name; empty if there are no links."""
-        try:
-            entries = self._fairly(self._links, MAX_LINKS, 1)
-        except OSError:
-            return
-        for entry in entries:
-            try:
-                target = str(Path(entry.path).readlink())
-            except OSError:
-                target = ""  # no link, or removed meanwhile
-            log = log_of(entry.name, target)
+        names, before = self._fairly(self._links, MAX_LINKS, 1), self._named
+        if isinstance(names, Failed):
+            return before.values()
+        self._named = {}
+        for name in names.value if isinstance(names, Whole | Cut) else ():
+            target = door.link(self._links / name)
+            log: Log | None = None  # absent or refused: no link, or removed meanwhile
+            if isinstance(target, Whole | Cut):
+                log = log_of(name, target.value)
+            elif isinstance(target, Failed):
+                log = before.get(name)
             if log is not None:
-                yield log
+                self._named[name] = log
             else:
-                self._reject("containers", entry.name)
+                self._reject("containers", name)
+        return self._named.values()
 
-    def _fairly(self, folder: Path, most: int, part: int) -> list["os.DirEntry[str]"]:
-        """At most so many entries, of each namespace a fair part: that part of their names."""
-        found, held, cut = dict[str, os.DirEntry[str]](), Held[str](most, newest=True), 0
-        for entry in _entries(folder, LOOKED_AT * most):
-            found[entry.name] = entry
-            namespace = entry.name.split("_", 2)[part : part + 1]
-            if (over := held.add(entry.name, *namespace or [""])) is not None:
+    def _fairly(self, folder: Path, most: int, part: int) -> Reply[list[str]]:
+        """At most so many names, of each namespace a fair part: that part of the names."""
+        names = door.names(folder, LOOKED_AT * most)
+        if not isinstance(names, Whole | Cut):
+            return names
+        found, held, cut = dict[str, None](), Held[str](most, newest=True), 0
+        for name in names.value:
+            found[name] = None
+            namespace = name.split("_", 2)[part : part + 1]
+            if (over := held.add(name, *namespace or [""])) is not None:
                 del found[over]
                 cut += 1
         if cut:
             item = f"a name in {folder} of the namespace with most"
             self._rejections.reject("pod_over_limit", item, cut)
-        return [*found.values()]
+        return Whole([*found])
 
     def _reject(self, place: str, name: str) -> None:
         item = f"{place}/{name[:300]!a}"
@@ -205,13 +212,9 @@ class FilePods(PodThread):
             self._rejections.reject("log_name_unusable", item)
 
 
-def _entries(folder: Path, most: int) -> Iterator["os.DirEntry[str]"]:
-    with os.scandir(folder) as entries:
-        yield from islice(entries, most)
-
-
-def _changed_at(path: Path, *, follow: bool = False) -> int | None:
-    try:
-        return path.stat(follow_symlinks=follow).st_mtime_ns
-    except OSError:
-        return None
+def _changed_at(path: Path) -> int | None:
+    match door.about(path):
+        case Whole(found) | Cut(found):
+            return found.st_mtime_ns
+        case Absent() | Refused() | Failed():
+            return None

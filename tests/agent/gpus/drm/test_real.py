@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.sources.files import read
+from exporter.agent.sources.door import Whole, read
 from exporter.agent.sources.gpus.drm.fdinfo import LONGEST, parse
 from exporter.agent.sources.gpus.drm.holders import HandleScanner
 
@@ -40,7 +40,8 @@ def test_a_device_that_this_process_has_open_is_found(opened: int) -> None:
 
 def test_two_descriptors_of_a_client_are_one_and_two_openings_are_two(opened: int) -> None:
     copy, other = os.dup(opened), os.open(NODES[0], os.O_RDWR | os.O_CLOEXEC)
-    texts = [read(f"/proc/self/fdinfo/{one}", LONGEST) for one in (opened, copy, other)]
+    replies = [read(f"/proc/self/fdinfo/{one}", LONGEST) for one in (opened, copy, other)]
+    texts = [reply.value for reply in replies if isinstance(reply, Whole)]
     for one in (copy, other):
         os.close(one)
     if b"drm-client-id" not in texts[0]:
