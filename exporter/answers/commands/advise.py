@@ -16,6 +16,7 @@ from exporter.shown.printable import clean, printable
 
 _OK, _NOTHING = 0, 2
 _SHORTEST_S = 3600
+_LESS = "one namespace (-n), a shorter range (--since) or fewer targets (--target)"
 _LONGEST_S = 120.0  # of an answer, as Prometheus has it
 
 
@@ -41,7 +42,7 @@ def advise(arguments: Namespace) -> int:
             return _refused(arguments, why)
         namespace = far_namespace(arguments)
         prometheus = far_prometheus(
-            arguments, namespace=namespace, all_stores=True, timeout_s=_LONGEST_S
+            arguments, namespace=namespace, all_stores=True, timeout_s=_LONGEST_S, less=_LESS
         )
         with progress() as shown:
             shown.say("reading what was used ...")

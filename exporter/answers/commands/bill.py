@@ -33,6 +33,7 @@ _FORMATS = ("table", "json", "csv", "focus")
 _SHORTEST_S = 60  # of a range
 _LEAST_HOURS = 0.005  # less would be said as 0.00
 _HOUR_S = 3600
+_LESS = "a shorter range (--since, --until) or fewer targets (--target)"
 _LONGEST_S = 120.0  # of an answer, as Prometheus has it
 
 
@@ -99,7 +100,7 @@ def bill(arguments: Namespace) -> int:
             return _refused(arguments, why)
         with progress() as shown:
             prometheus = far_prometheus(
-                arguments, asked=_say(shown), all_stores=True, timeout_s=_LONGEST_S
+                arguments, asked=_say(shown), all_stores=True, timeout_s=_LONGEST_S, less=_LESS
             )
             found = _read_bill(arguments, prometheus, prices, since_s, until_s)
             if not found.rows:

@@ -105,7 +105,8 @@ def _case(arguments: Namespace, node: OwnNode | None) -> Case:
         return case_of_exporter(far, namespace, pod, watched_ns(arguments), view)
     if far is None:
         return _near(here(node), arguments, (namespace, pod), view)
-    asks = far_prometheus(arguments, namespace=view)
+    less = "a shorter range (--since) or one cluster (--cluster)"
+    asks = far_prometheus(arguments, namespace=view, less=less)
     since_s, until_s = _range(arguments, asks.now() or time.time())
     reader = SeriesCase(asks, until_s, int(until_s - since_s), view)
     namespace = namespace or _namespace_of(pod, reader.pods(), asks.address)

@@ -24,7 +24,6 @@ MAX_SERIES = 50_000  # of an answer
 MAX_NUMBER = 1e18  # in base units, such as bytes: what is larger is no figure of a node
 MAX_JOINED = 4_000_000  # samples of several answers that are kept together
 
-_LESS = "less, such as a shorter range or one namespace"
 _LABELS = 16  # a series' labels are as long as so many of its samples
 _LONGEST_LABEL = 8192
 _LONGEST_VALUE = 40  # digits of a float, and more
@@ -77,6 +76,7 @@ class Prometheus:
     ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter. With
     ``all_stores``, a server of several stores answers only if all of them do. ``targets``: which
     targets are trusted as exporters, by patterns of their labels; without any, all with our series.
+    ``less`` says how whoever asks can ask of less.
     """
 
     def __init__(
@@ -87,8 +87,10 @@ class Prometheus:
         *,
         all_stores: bool = False,
         targets: Mapping[str, str] | None = None,
+        less: str = "",
     ) -> None:
         self._http = http
+        self._less = f"ask of less, such as {less}" if less else "ask of less"
         self.asked = asked
         self._places = [(name, f"{name}=~{quoted(text)}") for name, text in (targets or {}).items()]
         self.targets = [matcher for _, matcher in self._places]
@@ -191,7 +193,7 @@ class Prometheus:
             read += len(one.samples) + _LABELS
             if read > MAX_JOINED:
                 said = f"{self.address} answers with more than {MAX_JOINED:,} samples"
-                raise TooLongError(f"{said}: ask of {_LESS}")
+                raise TooLongError(f"{said}: {self._less}")
         return [Series(dict(labels), tuple(samples)) for labels, samples in found.items()]
 
     def _series(
@@ -229,7 +231,7 @@ class Prometheus:
         try:
             answer = self._http.json(path, {**query, **self._always})
         except TooLongError as error:
-            return Cut(f"{error}: ask of {_LESS}")
+            return Cut(f"{error}: {self._less}")
         except NoAnswerError as error:
             why = str(error)
             if is_answered(self._http, error, SNAPSHOT, "api_version"):
@@ -249,7 +251,7 @@ class Prometheus:
             return Failed(f"{self.address} does not answer as a Prometheus does")
         if len(result) > MAX_SERIES:
             said = f"{self.address} answers with more than {MAX_SERIES:,} series"
-            return Cut(f"{said}: ask of {_LESS}")
+            return Cut(f"{said}: {self._less}")
         named_ones = _NAMED.match(query["query"])
         names = named_ones[1].split("|") if named_ones else ()
         series = list(_parsed(result, first_s, last_s, names))

@@ -12,7 +12,7 @@ from exporter.answers.httpclient import Credentials, HttpClient
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.terminal.feeds.feed import Feed, OwnNode
 from exporter.answers.terminal.feeds.http import RemoteFeed
-from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
+from exporter.answers.terminal.feeds.prometheus import LESS, PrometheusFeed
 from exporter.answers.terminal.headers import Headers, headers_of
 from exporter.httpclient import TIMEOUT_S, NoAnswerError
 from exporter.inputs.files import opened
@@ -91,7 +91,8 @@ def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> F
     url, prometheus = found
     if prometheus:
         namespace = _given("namespace", arguments, environ)
-        return PrometheusFeed(far_prometheus(arguments, environ, namespace=namespace), namespace)
+        prometheus = far_prometheus(arguments, environ, namespace=namespace, less=LESS)
+        return PrometheusFeed(prometheus, namespace)
     return RemoteFeed(HttpClient(url, _credentials(arguments, environ))) if url else None
 
 
@@ -115,8 +116,9 @@ def far_prometheus(
     namespace: str = "",
     all_stores: bool = False,
     timeout_s: float = TIMEOUT_S,
+    less: str = "",
 ) -> Prometheus:
-    """The Prometheus that flags or variables name; ``asked`` and ``all_stores`` are as it has them.
+    """The Prometheus that flags or variables name; other arguments are as it has them.
 
     Raises:
         NoAnswerError: none is named, it is no address, or a file cannot be read.
@@ -143,7 +145,7 @@ def far_prometheus(
         if not equals or not _LABEL.fullmatch(label):
             raise NoAnswerError(f"--target: {clean(each)}: give LABEL=PATTERN, as cluster=west")
         targets[label] = pattern
-    return Prometheus(http, asked, namespace, all_stores=all_stores, targets=targets)
+    return Prometheus(http, asked, namespace, all_stores=all_stores, targets=targets, less=less)
 
 
 def far_namespace(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:

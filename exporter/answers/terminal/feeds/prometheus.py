@@ -26,6 +26,7 @@ _OWN = dict.fromkeys(
 )
 HISTORY_NS = 30 * 10**9
 HISTORY_S, STEP_S = 600, 15
+LESS = "one namespace (-n) or one node (--target=instance=NODE)"
 MAX_SHOWN = 200_000  # series of owners, as 1,500 GPUs have them
 MAX_UUIDS = 64  # in one selector; for more, all devices are queried
 
@@ -142,7 +143,7 @@ class PrometheusFeed:
                 for begin in range(0, len(names), self._at_once):
                     found += self._ask(self._selected(names[begin : begin + self._at_once]))
                     if len(found) > MAX_SHOWN:
-                        said = f"more than {MAX_SHOWN:,} series: look at one namespace (-n)"
+                        said = f"more than {MAX_SHOWN:,} series: look at {LESS}"
                         raise NoAnswerError(f"{self._prometheus.address} has {said}")
             except TooLongError:
                 if self._at_once == 1:
