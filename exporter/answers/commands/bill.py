@@ -6,6 +6,7 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -86,30 +87,37 @@ def bill(arguments: Namespace) -> int:
         since_s, until_s = range_of(arguments, now_s, _SHORTEST_S)
         if moment(arguments.until, now_s) > now_s:
             _warn(arguments, "--until is in the future: the bill ends now")
-        prices = Prices()
-        if arguments.prices:
-            try:
-                prices = prices_of(yamldocument.read_bytes(arguments.prices).decode())
-            except (OSError, ValueError, yamldocument.YamlError) as error:
-                raise PriceError([f"{arguments.prices}: {_said(error)}"]) from None
-        if arguments.price is not None:
-            prices = replace(prices, flat=arguments.price)
-        if arguments.currency:
-            prices = replace(prices, currency=arguments.currency)
+        prices = given_prices(arguments)
         if why := _at_odds(arguments):
             return _refused(arguments, why)
         with progress() as shown:
             prometheus = far_prometheus(
                 arguments, asked=_say(shown), all_stores=True, timeout_s=_LONGEST_S, less=_LESS
             )
-            found = _read_bill(arguments, prometheus, prices, since_s, until_s)
+            reading = Reading(arguments, prices, since_s, until_s)
+            for begin_s, end_s in days_of(since_s, until_s):
+                reading.read(prometheus, begin_s, end_s)
+            found = reading.bill()
+            if found is None:
+                return _refused(arguments, why_none(prometheus, until_s))
             if not found.rows:
-                return _refused(
-                    arguments, f"{prometheus.address} has no card of which anything was counted"
-                )
+                why = f"{prometheus.address} has no card of which anything was counted"
+                return _refused(arguments, why)
     except (NoAnswerError, PriceError, ValueError, OSError) as error:
-        return _refused(arguments, _said(error))
+        return _refused(arguments, said(error))
     return _write(found, arguments, urlsplit(prometheus.address).hostname or "")
+
+
+def given_prices(arguments: Namespace) -> Prices:
+    """The prices that the flags give; raises PriceError for a file with a mistake."""
+    prices = Prices()
+    if arguments.prices:
+        try:
+            prices = prices_of(yamldocument.read_bytes(arguments.prices).decode())
+        except (OSError, ValueError, yamldocument.YamlError) as error:
+            raise PriceError([f"{arguments.prices}: {said(error)}"]) from None
+    flat = prices.flat if arguments.price is None else arguments.price
+    return replace(prices, flat=flat, currency=arguments.currency or prices.currency)
 
 
 def _at_odds(arguments: Namespace) -> str:
@@ -137,45 +145,57 @@ def _at_odds(arguments: Namespace) -> str:
     return ""
 
 
-def _read_bill(
-    arguments: Namespace, prometheus: Prometheus, prices: Prices, since_s: int, until_s: int
-) -> Bill:
-    by, _, key = arguments.by.partition(":")
-    wanted = Wanted(by, sanitized(key), tuple(prices.by_node_label))
-    remarks, bills, has_label = Remarks(prices, by, key), list[Bill](), False
-    step_s, whole = STEPS.get(arguments.step, 0), Period(since_s, until_s)
-    unread = Unread(since_s)
-    # Day by day: a bill of a week is the sum of those of its days, and has no more in memory.
-    for begin_s, end_s in days_of(since_s, until_s):
+class Reading:
+    """A bill that is read day by day: that of a week is the sum, and has no more in memory."""
+
+    def __init__(self, arguments: Namespace, prices: Prices, since_s: int, until_s: int) -> None:
+        self.arguments, self.prices = arguments, prices
+        self.by, _, self.key = arguments.by.partition(":")
+        self.whose = f"label:{sanitized(self.key)}" if self.key else self.by
+        self.step_s, self.whole = STEPS.get(arguments.step, 0), Period(since_s, until_s)
+        self.remarks, self.method = Remarks(prices, self.by, self.key), arguments.method
+        self.unread = Unread(since_s)
+        self.bills: list[Bill] = []
+        self.has_label = self.by != "label"
+
+    def read(self, prometheus: Prometheus, begin_s: int, end_s: int) -> None:
+        """Asks for the books of a day, or of a part of it."""
         span = span_of(begin_s, end_s)
+        wanted = Wanted(sanitized(self.key), tuple(self.prices.by_node_label))
         found = read_books(prometheus, span, wanted)
-        has_label |= found.has_label and bool(found.cards)
-        cards = [*unread.before(found.cards, begin_s), *found.cards]
-        remarks.take(cards)
-        bills.append(bill_of(cards, prices, arguments.method, by, span, step_s, whole))
-    if remarks.first_s is None:
-        raise NoAnswerError(why_none(prometheus, until_s))
-    if by == "label" and not has_label:
-        raise NoAnswerError(
-            f"no pod has label_{wanted.pod_label} in {POD_INFO}: exporters give it the labels that "
-            "--pods.labels names"
-        )
-    if remarks.first_s - since_s > _SHORTEST_S:
-        _warn(
-            arguments,
-            f"the first data is of {written(int(remarks.first_s))}, and the bill begins there: "
-            "before, nothing was scraped, or it is past the retention of this Prometheus",
-        )
-    for said in remarks.lines():
-        _warn(arguments, said)
-    made = summed(bills, int(remarks.first_s))
-    if by in {"user", "account"} and (unnamed := _unnamed_hours(made)) >= _LEAST_HOURS:
-        _warn(
-            arguments,
-            f"{unnamed:.2f} GPU hours of groups have no {by} and stand under their kind: of jobs "
-            "shorter than a scrape, or mgpu_group_info does not say it (docs/off-kubernetes.md)",
-        )
-    return made
+        self.has_label |= found.has_label and bool(found.cards)
+        cards = [*self.unread.before(found.cards, begin_s), *found.cards]
+        self.remarks.take(cards)
+        by = self.method, self.whose, span, self.step_s, self.whole
+        self.bills.append(bill_of(cards, self.prices, *by))
+
+    def bill(self) -> Bill | None:
+        """The bill of what was read, and warnings of it; None if nothing was there."""
+        first_s, since_s = self.remarks.first_s, self.whole.since_s
+        if first_s is None:
+            return None
+        if not self.has_label:
+            raise NoAnswerError(
+                f"no pod has label_{sanitized(self.key)} in {POD_INFO}: exporters give it the "
+                "labels that --pods.labels names"
+            )
+        if first_s - since_s > _SHORTEST_S:
+            _warn(
+                self.arguments,
+                f"the first data is of {written(int(first_s))}, and the bill begins there: "
+                "before, nothing was scraped, or it is past the retention of this Prometheus",
+            )
+        for line in self.remarks.lines():
+            _warn(self.arguments, line)
+        made, by = summed(self.bills, int(first_s)), self.by
+        if by in {"user", "account"} and (unnamed := _unnamed_hours(made)) >= _LEAST_HOURS:
+            _warn(
+                self.arguments,
+                f"{unnamed:.2f} GPU hours of groups have no {by} and stand under their kind: of "
+                "jobs shorter than a scrape, or mgpu_group_info does not say it "
+                "(docs/off-kubernetes.md)",
+            )
+        return made
 
 
 def _unnamed_hours(found: Bill) -> float:
@@ -188,7 +208,8 @@ def _unnamed_hours(found: Bill) -> float:
     return sum(of_kinds) / 1000 / _HOUR_S
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
+    """What an error says to people."""
     if isinstance(error, Unpriced):
         return (
             f"no price for {error}; give --price, or in --prices a default, or under models "
@@ -243,7 +264,8 @@ def _write(found: Bill, arguments: Namespace, account: str) -> int:
     """Writes a bill in the format that was asked for; the exit status."""
     form, text, data = arguments.format, "", b""
     if _is_parquet(arguments):  # by the name of --output
-        data = focus.as_parquet(found, "mgpu-exporter", account)
+        parquet = import_module("exporter.answers.prometheus.parquet")
+        data = parquet.as_parquet(focus.rows(found, "mgpu-exporter", account))
     elif form == "focus":
         text = focus.as_csv(found, "mgpu-exporter", account)
     elif form == "json":

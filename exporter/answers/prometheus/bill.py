@@ -1,11 +1,12 @@
 """The bill of a range: every card's time, divided to the last millisecond and unit of money.
 
-Each day of a card, in UTC, is divided by itself, and a longer time is the sum of its days. So a day
-costs the same in a bill of its own and in that of a month.
+Each day of a card, in UTC, is divided by itself among pods and groups. A longer time is the sum of
+its days, and a namespace's or an owner's part the sum of its pods'. So a day costs the same in a
+bill of its own and in that of a month, and each ``--by`` adds up to the others.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import NamedTuple
@@ -100,7 +101,7 @@ def bill_of(
     step_s: int = 0,
     whole: Period | None = None,
 ) -> Bill:
-    """The bill of some cards. Parts are those of pods, summed by who pays.
+    """The bill of some cards. Parts are those of pods, summed by who pays as ``Payer.of`` says.
 
     ``step_s``: how long each row is of, one of ``STEPS``; 0 stands for the whole range, which is
     ``whole`` where the span is only a part of it.
@@ -119,7 +120,7 @@ def bill_of(
         if priced is None:
             unpriced.add(book.facts.model or book.facts.uuid)
             continue
-        rows += _card_rows(_CardTime(book, span, method, by), priced.hourly, whole, step_s)
+        rows += _card_rows(_CardTime(book, span, method), by, priced.hourly, whole, step_s)
     if unpriced:
         raise Unpriced(sorted(unpriced))
     return Bill(whole.since_s, whole.until_s, method, prices.currency, tuple(rows))
@@ -135,25 +136,35 @@ def summed(bills: Sequence[Bill], since_s: int) -> Bill:
         key = card.uuid, card.node, card.model, row.hourly, period, row.payer, row.part
         one = replace(row, period=period)
         rows[key] = rows[key].and_(one) if key in rows else one
-    order = sorted(
-        rows.values(), key=lambda row: (row.card.node, row.card.uuid, row.period, row.payer)
-    )
-    return replace(bills[0], since_s=since_s, rows=tuple(order))
+    return replace(bills[0], since_s=since_s, rows=tuple(_noted(rows.values())))
+
+
+def _noted(rows: Iterable[BillRow]) -> Iterator[BillRow]:
+    """The rows in their order. What was borrowed is noted on the first of each payer."""
+    groups: dict[tuple[object, ...], list[BillRow]] = defaultdict(list)
+    for row in rows:
+        card = row.card
+        groups[card.node, card.uuid, row.period, row.payer, card.model, row.hourly].append(row)
+    for _, mine in sorted(groups.items(), key=lambda each: each[0]):
+        noted = sum(row.borrowed_ms for row in mine)
+        for row in sorted(mine, key=lambda row: row.part):
+            yield row if row.borrowed_ms == noted else replace(row, borrowed_ms=noted)
+            noted = 0
 
 
 class _CardTime:
     """The time of a card, in hours since 1970: its parts, and what was borrowed in them."""
 
-    def __init__(self, book: CardBook, span: Span, method: str, by: str) -> None:
+    def __init__(self, book: CardBook, span: Span, method: str) -> None:
         self.book = book
         self.parts: dict[int, Parts] = defaultdict(lambda: defaultdict(float))
         self.borrowed: dict[int, dict[Payer, float]] = defaultdict(lambda: defaultdict(float))
         for number, step in book.steps.items():
             hour = (span.since_s // span.step_s + number) * span.step_s // _HOUR_S
             for (payer, part), seconds in divide(step, method).items():
-                self.parts[hour][payer.of(by), part] += seconds
+                self.parts[hour][payer, part] += seconds
             for payer, had in step.had.items():
-                self.borrowed[hour][payer.of(by)] += had.borrowed
+                self.borrowed[hour][payer] += had.borrowed
 
     def days(self) -> Iterator[range]:
         """The hours of each day in which the card was there."""
@@ -167,6 +178,14 @@ class _CardTime:
         begin_s = max(self.book.begin_s, hours.start * _HOUR_S)
         end_s = min(self.book.end_s, hours.stop * _HOUR_S)
         return max(0, round(end_s * _MS) - round(begin_s * _MS))
+
+    def borrowed_ms(self, hours: range) -> dict[Payer, int]:
+        """What was borrowed in these hours."""
+        found: dict[Payer, float] = defaultdict(float)
+        for hour in hours:
+            for payer, seconds in self.borrowed.get(hour, {}).items():
+                found[payer] += seconds
+        return {payer: round(seconds * _MS) for payer, seconds in found.items()}
 
     def exact(self, hours: range) -> dict[tuple[Payer, Part], Decimal]:
         """The parts of these hours in milliseconds. What nobody counted of them is a part, too."""
@@ -191,21 +210,23 @@ class _Share(NamedTuple):
 _Shares = Mapping[tuple[Payer, Part], _Share]
 
 
-def _card_rows(card: _CardTime, hourly: Decimal, whole: Period, step_s: int) -> Iterator[BillRow]:
+def _card_rows(
+    card: _CardTime, by: str, hourly: Decimal, whole: Period, step_s: int
+) -> Iterator[BillRow]:
     found: dict[Period, dict[tuple[Payer, Part], _Share]] = defaultdict(dict)
-    borrowed: dict[Period, dict[Payer, float]] = defaultdict(lambda: defaultdict(float))
+    borrowed: dict[Period, dict[Payer, int]] = defaultdict(lambda: defaultdict(int))
     for day in card.days():
         for hours, shares in _divided(card, day, hourly, by_hour=0 < step_s < _DAY_S):
             period = _period(hours.start * _HOUR_S, step_s, whole)
-            for key, (milliseconds, cost) in shares.items():
+            for (payer, part), (milliseconds, cost) in shares.items():
+                key = payer.of(by), part
                 before = found[period].get(key, _Share(0, 0))
                 found[period][key] = _Share(before[0] + milliseconds, before[1] + cost)
-            for hour in hours:
-                for payer, seconds in card.borrowed.get(hour, {}).items():
-                    borrowed[period][payer] += seconds
+            for payer, milliseconds in card.borrowed_ms(hours).items():
+                borrowed[period][payer.of(by)] += milliseconds
     # What was borrowed is a note on a payer's first row, and no part: it is in what others left.
     for period, shares in sorted(found.items()):
-        notes = {payer: round(seconds * _MS) for payer, seconds in borrowed[period].items()}
+        notes = borrowed[period]
         for (payer, part), (milliseconds, cost) in sorted(shares.items()):
             if milliseconds or cost:
                 note = notes.pop(payer, 0)

@@ -79,13 +79,8 @@ def span_of(since_s: int, until_s: int) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What books are read for.
+    """The labels that books are read for: of pods, and of nodes those that prices are by."""
 
-    ``by``: one of ``BY``. With "label", a pod's owner is its value of the label ``pod_label``, as
-    Prometheus writes it. ``node_labels``: those that prices are by.
-    """
-
-    by: str
     pod_label: str = ""
     node_labels: Collection[str] = ()
 
@@ -108,9 +103,8 @@ def read_books(prometheus: Prometheus, span: Span, wanted: Wanted) -> Books:
             is true.
 
     """
-    names = [*_DEVICE, *_NAMESPACE, *_KIND, *_CONTAINER, *_GROUP, INFO, UP, GROUP_INFO]
-    if wanted.by in {"owner", "label"}:
-        names.append(POD_INFO)
+    # Pods' owners are read whoever pays: a bill by namespaces is the sum of that by owners.
+    names = [*_DEVICE, *_NAMESPACE, *_KIND, *_CONTAINER, *_GROUP, INFO, UP, GROUP_INFO, POD_INFO]
     nodes, changed = read_node_labels(prometheus, span, wanted.node_labels)
     stored = read_counters(prometheus, names, span, changed)
     return books_of(stored, nodes, span, wanted)
@@ -120,13 +114,13 @@ def books_of(stored: Stored, nodes: NodeLabels, span: Span, wanted: Wanted) -> B
     """The books by what is stored. Pure."""
     if _UNALLOCATED not in stored.names:
         return Books(())
-    who = Who(stored.series, nodes, wanted.by, f"label_{wanted.pod_label}")
+    who = Who(stored.series, nodes)
     boards = _boards(who.infos)
-    sorter = _Sorter(boards, who, is_owned=wanted.by in {"owner", "label"})
+    sorter = _Sorter(boards, who)
     of = {uuid: part.board for uuid, part in boards.items()}
     books = [book for card in cards_of(stored, span, of, who) for book in sorter.books(card)]
     order = sorted(books, key=lambda book: (book.facts.node, book.facts.uuid, book.begin_s))
-    return Books(order, who.has_label)
+    return Books(order, who.has_label(wanted.pod_label))
 
 
 class Unread:
@@ -222,9 +216,8 @@ class _Draft:
 class _Sorter:
     """Sorts what was counted of a card by step and payer. ``boards`` has all instances."""
 
-    def __init__(self, boards: Mapping[str, _PartOf], who: Who, *, is_owned: bool) -> None:
+    def __init__(self, boards: Mapping[str, _PartOf], who: Who) -> None:
         self._boards, self._who = boards, who
-        self._is_owned = is_owned
 
     def books(self, card: CardGrowth) -> list[CardBook]:
         """The books of a card, one for each part of its time."""
@@ -234,7 +227,7 @@ class _Sorter:
         for one in card.grown:
             part = self._boards.get(label(one.labels, "uuid"))
             payer = self._payer(one)
-            if self._is_owned and one.owner is None and payer.pod and payer.namespace:
+            if one.owner is None and payer.pod and payer.namespace:
                 for at in {at for at, _ in one.counts}:
                     drafts[at].book.unidentified.add(payer)
             for (at, step), value in one.counts.items():
@@ -254,7 +247,10 @@ class _Sorter:
         namespace, pod = label(labels, "namespace"), label(labels, "pod")
         if name in _NAMESPACE:  # a label "pod" is the exporter's own here
             return Payer(namespace)
-        return Payer(namespace, *(one.owner or ("", "")), pod)
+        if one.owner is None:
+            return Payer(namespace, pod=pod)
+        kind, owner, uid, shown = one.owner
+        return Payer(namespace, kind, owner, pod, uid=uid, labels=shown)
 
 
 def _count_device(step: CardStep, name: str, value: float) -> None:

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from importlib import import_module
 from typing import Any
 
 from exporter.answers.prometheus.bill import Bill, BillRow, Period
@@ -33,8 +32,6 @@ _ISSUER = (
 )
 _RATIO_DIGITS = 12
 _RATIO = Decimal(1).scaleb(-_RATIO_DIGITS)
-_PRECISION, _SCALE = 38, 17  # of decimals in Parquet
-
 
 _ALWAYS: Mapping[str, str | None] = {
     "AllocatedTags": None,
@@ -144,30 +141,3 @@ def as_csv(bill: Bill, issuer: str, account: str) -> str:
 
 def _cell(value: object) -> object:
     return cell(value) if isinstance(value, str) else f"{value:f}" if value is not None else None
-
-
-def as_parquet(bill: Bill, issuer: str, account: str) -> bytes:
-    """The rows as Parquet: numbers are decimals, times are UTC, null is null.
-
-    Raises:
-        ModuleNotFoundError: the extra ``parquet`` is not installed.
-
-    """
-    pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    found = list(rows(bill, issuer, account))
-    decimal, text = pa.decimal128(_PRECISION, _SCALE), pa.string()
-    time = pa.timestamp("us", tz="UTC")
-    columns = {}
-    for name in found[0] if found else ():
-        values = [row[name] for row in found]
-        if name.endswith(("PeriodStart", "PeriodEnd")):
-            columns[name] = pa.array([datetime.fromisoformat(value) for value in values], time)
-        elif any(isinstance(value, Decimal) for value in values):
-            # Arrow refuses a decimal with more digits after the point than its type has.
-            exact = [value.quantize(Decimal(1).scaleb(-_SCALE)) for value in values]
-            columns[name] = pa.array(exact, decimal)
-        else:
-            columns[name] = pa.array(values, text)
-    out = io.BytesIO()
-    parquet.write_table(pa.table(columns), out)
-    return out.getvalue()

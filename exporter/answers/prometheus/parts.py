@@ -35,7 +35,7 @@ class Payer(NamedTuple):
     """Who a part belongs to: a pod, or all of its owner or namespace; or a group, or all of a kind.
 
     A group has no namespace. Its kind stands as the owner's, its name as the owner, its id as the
-    pod; ``user`` and ``account`` are "" where they are not known.
+    pod; what is not known is "". ``labels``: a pod's, by their names in Prometheus.
     """
 
     namespace: str = ""
@@ -44,18 +44,27 @@ class Payer(NamedTuple):
     pod: str = ""
     user: str = ""
     account: str = ""
+    uid: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
 
     def of(self, by: str) -> "Payer":
-        """Who it is in a bill by ``by``, one of ``BY``. A pod's owner is not shown by pod.
+        """Who it is in a bill by ``by``: one of ``BY``, "label" as ``label:name``; all of it by "".
 
-        A pod has no user and no account: its namespace pays. Of a group without one its kind does.
+        A pod's owner is not shown by pod. A pod has no user and no account: its namespace pays. Of
+        a group without one its kind does.
         """
+        if not by:
+            return self
+        by, _, name = by.partition(":")
         if self.namespace:
-            if by == "kind":
-                return PODS
-            if by == "pod":
-                return Payer(self.namespace, pod=self.pod)
-            return self._replace(pod="") if by in {"owner", "label"} else Payer(self.namespace)
+            value = dict(self.labels).get(name, "")
+            shown = {
+                "kind": PODS,
+                "pod": Payer(self.namespace, pod=self.pod),
+                "owner": Payer(self.namespace, self.owner_kind, self.owner),
+                "label": Payer(self.namespace, "label" if value else "", value),
+            }
+            return shown.get(by, Payer(self.namespace))
         if by in {"owner", "label", "pod"}:
             return self._replace(user="", account="")
         charged = {"user": self.user, "account": self.account}.get(by, "")

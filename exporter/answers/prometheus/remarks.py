@@ -23,7 +23,8 @@ class Remarks:
 
     def __init__(self, prices: Prices, by: str = "", key: str = "") -> None:
         """``by`` and ``key``: who pays, as ``label`` and the label's name."""
-        self._prices = prices
+        self._prices, self._by = prices, f"{by}:{sanitized(key)}"
+        self._is_owned = by in {"owner", "label"}
         self._whose = f"label {key}" if by == "label" else by
         self.first_s: float | None = None  # of the first card
         # GPU hours until counting began, of each exporter and time; of pods without an owner
@@ -62,12 +63,10 @@ class Remarks:
 
     def _take_unidentified(self, book: CardBook) -> None:
         """Takes the hours of the pods whose owner or label nobody knows."""
-        for step in (
-            book.steps.values() if book.unidentified or self._whose.startswith("label") else ()
-        ):
+        for step in book.steps.values() if self._is_owned else ():
             for payer, had in step.had.items():
                 lacks = payer in book.unidentified or (
-                    self._whose.startswith("label") and not payer.owner
+                    self._whose.startswith("label") and not payer.of(self._by).owner
                 )
                 if lacks and payer.namespace:
                     name = f"{payer.namespace}/{payer.pod or '(short jobs)'}"

@@ -17,12 +17,19 @@ from exporter.answers.prometheus.nodelabels import NodeLabels
 from exporter.answers.prometheus.presence import Presence
 
 _LATE_S = 600  # by which a new machine's labels may come after it: kube-state-metrics is asked then
+_LABEL = "label_"  # before the name of a pod's label
 _NEAR_S = 3600  # in which a node that nobody described has the labels of before, or of after
 
 T = TypeVar("T")
 
-Owner = tuple[str, str]
-"""A pod's owner by kind and name, or its value of the label that is asked for; may be empty."""
+
+class Owner(NamedTuple):
+    """What is known of a pod: its owner, by kind and name, UID and labels."""
+
+    kind: str
+    name: str
+    uid: str
+    labels: tuple[tuple[str, str], ...]
 
 
 class CardFacts(NamedTuple):
@@ -55,15 +62,10 @@ class GroupNames(NamedTuple):
 
 
 class Who:
-    """Knows the bearers of a range's names.
+    """Knows the bearers of a range's names."""
 
-    ``by`` "owner": pods' owners are known; "label": their values of ``label_name``.
-    """
-
-    def __init__(
-        self, series: Iterable[StoredCounter], nodes: NodeLabels, by: str, label_name: str
-    ) -> None:
-        self._nodes, self._by, self._label = nodes, by, label_name
+    def __init__(self, series: Iterable[StoredCounter], nodes: NodeLabels) -> None:
+        self._nodes = nodes
         self._infos: dict[str, list[StoredCounter]] = defaultdict(list)
         self._pods: dict[tuple[str, str], list[StoredCounter]] = defaultdict(list)
         self._groups: dict[tuple[str, str], list[StoredCounter]] = defaultdict(list)
@@ -81,11 +83,10 @@ class Who:
         """The descriptions of cards and instances, by UUID."""
         return self._infos
 
-    @property
-    def has_label(self) -> bool:
+    def has_label(self, name: str) -> bool:
         """Whether any pod has the label, or none is known."""
         return not self._pods or any(
-            self._label in one.labels for many in self._pods.values() for one in many
+            f"{_LABEL}{name}" in one.labels for many in self._pods.values() for one in many
         )
 
     def bearers_of(self, labels: Labels, targets: Collection[Target]) -> Bearers[Owner] | None:
@@ -94,9 +95,10 @@ class Who:
         key = *pod, frozenset(targets)
         if key not in self._known:
             samples = [
-                (at, self._owner(one.labels))
+                (at, owner)
                 for one in self._pods.get(pod, ())
                 if not key[2].isdisjoint(one.targets)
+                for owner in [_owner(one.labels)]
                 for at in one.samples
             ]
             self._known[key] = Bearers(samples) if samples else None
@@ -114,12 +116,6 @@ class Who:
             said = {name: label(one.labels, name) for name in GroupNames._fields}
             found = found._replace(**{name: value for name, value in said.items() if value})
         return found
-
-    def _owner(self, labels: Labels) -> Owner:
-        if self._by == "owner":
-            return label(labels, "owner_kind"), label(labels, "owner_name")
-        value = labels.get(self._label, "")
-        return ("label", value) if value else ("", "")
 
     def parts_of(self, uuid: str, presences: Sequence[Presence]) -> list[CardPart]:
         """The time of a card, in parts of which each has one node, model and set of labels."""
@@ -145,6 +141,12 @@ class Who:
         shown = set(presence.targets)
         mine = [one for one in many if not shown.isdisjoint(one.targets)] or many
         return [(at, label(one.labels, "model")) for one in mine for at in one.samples]
+
+
+def _owner(labels: Labels) -> Owner:
+    shown = sorted(each for each in labels.items() if each[0].startswith(_LABEL))
+    kind, name, uid = (label(labels, own) for own in ("owner_kind", "owner_name", "uid"))
+    return Owner(kind, name, uid, tuple((key.removeprefix(_LABEL), value) for key, value in shown))
 
 
 def _changes(bearers: Bearers[T], of: Presence, unknown: T) -> dict[float, T]:

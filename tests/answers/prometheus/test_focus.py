@@ -22,6 +22,7 @@ from exporter.answers.prometheus import focus
 from exporter.answers.prometheus.bill import Bill, bill_of
 from exporter.answers.prometheus.books import CardBook
 from exporter.answers.prometheus.money import Prices
+from exporter.answers.prometheus.parquet import as_parquet
 from exporter.answers.prometheus.parts import METHODS, NOBODY, CardStep, Had, Payer
 from exporter.answers.prometheus.ranges import Span
 from exporter.answers.prometheus.who import CardFacts
@@ -75,7 +76,7 @@ def test_the_split_rows_of_a_card_are_its_charge(steps: list[CardStep], method: 
 
 def test_parquet_has_the_same_rows() -> None:
     bill = made([CardStep({Payer("a"): Had(1080, 720)}, 2520), CardStep(unobserved=3600)], "use")
-    table = parquet.read_table(io.BytesIO(focus.as_parquet(bill, "mgpu-exporter", "cluster")))
+    table = parquet.read_table(io.BytesIO(as_parquet(focus.rows(bill, "mgpu-exporter", "cluster"))))
     found = table.to_pylist()
     expected = list(focus.rows(bill, "mgpu-exporter", "cluster"))
     times = {name for name in expected[0] if "Period" in name}
@@ -125,7 +126,7 @@ def test_the_validator_finds_no_fault(
     if form == "csv":
         data.write_text(focus.as_csv(bill, "mgpu-exporter", "cluster"))
     else:
-        data.write_bytes(focus.as_parquet(bill, "mgpu-exporter", "cluster"))
+        data.write_bytes(as_parquet(focus.rows(bill, "mgpu-exporter", "cluster")))
     (site,) = validator.glob("lib/python*/site-packages")  # it opens its lists by a relative path
 
     said = subprocess.run(

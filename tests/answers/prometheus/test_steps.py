@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporter.answers.prometheus.bill import STEPS, Bill, bill_of
 from exporter.answers.prometheus.books import CardBook
 from exporter.answers.prometheus.money import Prices
-from exporter.answers.prometheus.parts import METHODS, NOBODY, CardStep, Had, Part, Payer
+from exporter.answers.prometheus.parts import BY, METHODS, NOBODY, CardStep, Had, Part, Payer
 from exporter.answers.prometheus.ranges import Span, written
 from exporter.answers.prometheus.who import CardFacts
 from exporter.cli import main
@@ -25,7 +25,10 @@ MIDNIGHT = 1_780_012_800  # 2026-05-29, a Friday
 CARD = CardFacts("GPU-1", "node-1", "L4", {})
 PRICES = Prices(flat=Decimal("0.333333"))
 SECONDS = st.floats(0, HOUR, allow_subnormal=False)
-PAYERS = st.sampled_from([Payer("a"), Payer("b", "Job", "x"), Payer("", "slurm", "", "1"), NOBODY])
+POD = Payer("b", "Job", "x", "x-1", uid="u", labels=(("team", "red"),))
+PAYERS = st.sampled_from(
+    [Payer("a"), POD, POD._replace(pod="x-2", labels=()), Payer("", "slurm", "", "1"), NOBODY]
+)
 HAD = st.builds(Had, SECONDS, st.none() | SECONDS, SECONDS)
 COUNTED = st.builds(CardStep, st.dictionaries(PAYERS, HAD), *[SECONDS] * 4)
 
@@ -77,6 +80,18 @@ def test_a_day_costs_the_same_in_a_bill_of_its_own(counted: list[CardStep], meth
         )
         assert alone.rows == tuple(row for row in by_day.rows if row.period == period)
         assert alone.milliseconds == DAY * 1000
+
+
+@given(books(), st.sampled_from(METHODS), st.sampled_from([by for by in BY if by != "label"]))
+def test_each_payer_has_the_sum_of_its_pods(
+    made: tuple[CardBook, Span], method: str, by: str
+) -> None:
+    book, span = made
+    expected: dict[tuple[Payer, Part], tuple[int, Decimal]] = {}
+    for (payer, part), (ms, cost) in totals(bill_of([book], PRICES, method, "", span)).items():
+        before_ms, before = expected.get((payer.of(by), part), (0, Decimal(0)))
+        expected[payer.of(by), part] = before_ms + ms, before + cost
+    assert totals(bill_of([book], PRICES, method, by, span)) == expected
 
 
 def test_an_hour_has_what_was_counted_in_it() -> None:
