@@ -48,7 +48,9 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     page = folder.parent / "docs" / "alerts.md"
     file, recording = folder / "mgpu-alerts.yaml", folder / "mgpu-recording.yaml"
     rules = xids.described(file.read_text(encoding="utf-8"))
+    lost = folder.parent / "docs" / "runbooks" / "MgpuGpuLost.md"
     texts = {
+        lost: xids.ordered(lost.read_text(encoding="utf-8")),
         file: rules,
         recording: sizing.written_into(recording.read_text(encoding="utf-8")),
         page: alerts_page(page.read_text(encoding="utf-8"), rules),

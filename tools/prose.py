@@ -2,7 +2,7 @@
 
 Usage: ``python tools/prose.py [--counts] [PATH ...]``, where a path is the beginning of a file's
 name. Prints ``file:line: what is wrong: the sentence's beginning`` and exits with 1 if anything is
-found, or if README.md and docs/ have more than MOST words together; ``--counts`` prints words,
+found, or if the pages for users have more than MOST words together; ``--counts`` prints words,
 sentences and their mean length by file instead. Words that are not used are found by
 ``tools/words.py``.
 """
@@ -16,7 +16,13 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 LONGEST = 35  # words of a sentence
 LONGEST_LIST = 60  # of one that lists things: a comma for each four words, or semicolons
-MOST = 30_000  # words of README.md and docs/, without blocks of code and the bars of tables
+MOST = 24_500  # words of README.md and docs/, without blocks of code and the bars of tables
+# What is not for users, and pages that are made from tables: who adds a metric or a setting to its
+# table need not look for words to take away.
+UNCOUNTED = {
+    *("docs/architecture.md", "docs/decisions.md", "docs/field.md", "docs/releasing.md"),
+    *("docs/samples-life.md", "docs/configuration.md", "docs/metrics.md"),
+}
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/runbooks/*.md")
 # Openings that put the verb or the condition before the subject, and what to write instead.
 OPENINGS = {
@@ -111,15 +117,16 @@ def length(pages: Mapping[str, str]) -> str:
         return ""
     largest = sorted(words, key=words.__getitem__, reverse=True)[:10]
     return (
-        f"{sum(words.values())} words in README.md and docs/, at most {MOST}: say each thing once. "
+        f"{sum(words.values())} words in the pages for users, at most {MOST}: say each thing once. "
         f"The largest: {', '.join(f'{name} {words[name]}' for name in largest)}"
     )
 
 
 def documents() -> dict[str, str]:
-    """README.md and all pages of docs/ by name."""
+    """README.md and the pages of docs/ that count, by name."""
     paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in paths}
+    named = {str(path.relative_to(ROOT)): path for path in paths}
+    return {n: p.read_text(encoding="utf-8") for n, p in named.items() if n not in UNCOUNTED}
 
 
 def counts() -> None:

@@ -75,12 +75,12 @@ MONITORING = (
             ),
             Value(
                 "prometheusRule.runbookUrl",
-                "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks/{alert}.md",
+                "http://localhost:10045/runbooks/{alert}",
                 TEXT,
                 "Where the alerts' runbooks are; `{alert}` stands for the name. Each exporter "
-                "serves them, so an Ingress or a port-forward to one does: "
-                "`http://localhost:10045/runbooks/{alert}`. Their commands are then about the "
-                "alert's node, GPU and pod. Empty: no link.",
+                "serves them, with the alert's node, GPU and pod in their commands: by a "
+                "port-forward, or an Ingress (`https://gpu.example.com/runbooks/{alert}`). "
+                "Empty: no link.",
                 optional=True,
             ),
             Value("prometheusRule.alertLabels", {}, PAIRS, "Labels that are added to each alert."),

@@ -6,6 +6,7 @@ H100, B100 and GB200, as of 2026. What is not listed here is a program's (RESTAR
 nothing (IGNORE); it raises MgpuXidError. The most frequent of those have their words here too.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 NEAR_LIMIT = 0.95  # share of the allocated memory that a pod holds
@@ -66,6 +67,25 @@ XIDS: tuple[Xid, ...] = (
     Xid((106, 107), "a test message", _NONE, IGNORED),
     Xid((154,), "the recovery action changed: MgpuGpuRecoveryAction says so", _NONE, IGNORED),
 )
+
+
+LOST: Mapping[str, str] = {
+    "nvidia": "reset the GPU",
+    "amd": "look for amdgpu in the kernel's log",
+    "intel": "look for i915 or xe in the kernel's log",
+}
+"""What to do first for a lost device whose driver reported no hardware fault, by vendor."""
+
+STILL_LOST = "if it stays lost, restart the node"
+LAST_RESORT = "switch the node off and on; if the GPU is lost again, have the board exchanged"
+
+
+def lost(vendor: str, last: int | None) -> str:
+    """A lost device in words, and what to do. ``last`` is its last XID of ``HARDWARE``, if any."""
+    if last is not None:
+        return f"XID {last}: {what_to_do(last)}"
+    action = f"{LOST[vendor]}; {STILL_LOST}" if vendor in LOST else "restart the node"
+    return f"it has fallen off the bus, or needs a reset. To do: {action}"
 
 
 def what_to_do(number: int) -> str:

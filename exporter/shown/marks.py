@@ -23,8 +23,9 @@ from exporter.model import (
     GroupHolding,
     GroupKey,
     PodFacts,
+    XidCount,
 )
-from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes, what_to_do
+from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes, lost, what_to_do
 from exporter.shown.tree import DeviceEntry
 from exporter.shown.words import gib
 
@@ -89,12 +90,14 @@ def device_marks(
 
 def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
     if device.state is DeviceState.LOST:
-        yield Mark(MarkKind.LOST, "it has fallen off the bus, or needs a reset")
+        yield Mark(MarkKind.LOST, lost(device.device.vendor, last_fault(device.xids or {})))
     elif device.state not in {DeviceState.UP, DeviceState.RELEASED}:
         yield Mark(MarkKind.UNREADABLE, f"it cannot be read: {device.state}")
     if device.is_unhealthy:
         yield Mark(MarkKind.UNHEALTHY, "the kubelet says so: its device plugin has withdrawn it")
-    for xid, count in (device.xids or {}).items():
+    # The XIDs of a lost device are said with that: its cause lasts as long as it does.
+    xids = {} if device.state is DeviceState.LOST else device.xids or {}
+    for xid, count in xids.items():
         last_ns = count.last_unix_ns
         if xid in _HARDWARE_XIDS and last_ns is not None and unix_ns - last_ns < XID_S * 10**9:
             yield Mark(MarkKind.XID, f"XID {xid}: {what_to_do(int(xid))}")
@@ -105,6 +108,16 @@ def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
             yield Mark(MarkKind.BAD_MEMORY, _BAD_ROWS[state])
     if device.sensors.value("retired_pages_pending"):
         yield Mark(MarkKind.BAD_MEMORY, "a bad page of its memory is retired at the next reset")
+
+
+def last_fault(xids: Mapping[str, XidCount]) -> int | None:
+    """The newest XID for which a device must be reset, or its node restarted; None: none came."""
+    times = {
+        int(xid): count.last_unix_ns
+        for xid, count in xids.items()
+        if xid in _HARDWARE_XIDS and count.last_unix_ns is not None
+    }
+    return max(times, key=lambda xid: times[xid], default=None)
 
 
 def _throttled(device: DeviceFacts, unix_ns: int, earlier: Earlier | None) -> Iterator[Mark]:

@@ -40,9 +40,12 @@ def shipped() -> list[Object]:
     return [rule for group in groups for rule in group["rules"]]
 
 
+ON_GITHUB = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks/{alert}.md"
+
+
 def groups(chart: Mapping[str, Any] = {}, **values: Any) -> list[Object]:
     """The chart's groups of rules with these values, and these of `prometheusRule`."""
-    given = {**chart, "prometheusRule": {"enabled": True, **values}}
+    given = {**chart, "prometheusRule": {"enabled": True, "runbookUrl": ON_GITHUB, **values}}
     found: list[Object] = render(given).one("PrometheusRule")["spec"]["groups"]
     return found
 
@@ -216,7 +219,11 @@ def test_runbooks_that_the_exporter_serves_are_about_the_alerts_node_and_gpu() -
     ):
         for rule in rendered(runbookUrl=address):
             link = rule["annotations"]["runbook_url"]
-            assert link == address.format(alert=rule["alert"]) + OF_ALERT
+            installed = "&daemonset=gpus-mgpu-exporter&exporters=observing"
+            assert link == address.format(alert=rule["alert"]) + OF_ALERT + installed
+    unset = render({"prometheusRule": {"enabled": True}}).one("PrometheusRule")
+    assert "http://localhost:10045/runbooks/MgpuGpuLost?node={{ $labels.instance }}" in str(unset)
+    assert "github.com" not in str(unset)
     asked = "https://gpu.example.com/runbooks/{alert}?node=x"
     assert all(
         rule["annotations"]["runbook_url"].endswith("?node=x")

@@ -392,6 +392,8 @@ CASES: dict[str, Example] = {
         {XID_79: "2500x400", SNAPSHOT: f"0+60{HOURS}"},
         {
             "long ago": {XID_79: "60x400"},
+            "the card is lost, which has its own alert": {LOST: f"1{HOURS}"},
+            "the card is back": {LOST: "1x45 stale"},
             "a program's": {XID_79: None, XID_31: "2500x400"},
             "contained in a program": {XID_79: None, XID_94: "2500x400"},
         },
@@ -466,6 +468,20 @@ CASES: dict[str, Example] = {
                 HOT.replace("hw_thermal", "sw_power_cap"): f"0+50{HOURS}",
             },
         },
+    ),
+    "MgpuGpuLost with its XID": Example(
+        {
+            LOST: f"1{HOURS}",
+            XID_79: f"60{HOURS}",  # hours before
+            XID_31: f"900{HOURS}",
+            PROCESSES: "1x30 stale",
+            f'mgpu_group_processes{{{GPU},kind="slurm",group="4711"}}': "1x30 stale",
+        },
+        {"it is back": {LOST: "1x48 stale"}},
+    ),
+    "MgpuGpuLost of another vendor": Example(
+        {LOST: f"1{HOURS}", f'mgpu_device_info{{{GPU},vendor="amd"}}': f"1{HOURS}"},
+        {"it is back": {LOST: "1x48 stale"}},
     ),
     "MgpuGpuLost": Example(
         {LOST: f"1{HOURS}"},

@@ -99,6 +99,28 @@ def test_an_alert_has_the_victims_labels_and_names_who_ran_instead(
 
 
 @pytest.mark.program("promtool")
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        (
+            "MgpuGpuLost with its XID",
+            ("XID 79: it has fallen off the bus. To do: restart the node.", "n/p", "slurm/4711"),
+        ),
+        (
+            "MgpuGpuLost of another vendor",
+            ("To do: look for amdgpu in the kernel's log; if it stays lost, restart the node.",),
+        ),
+    ],
+)
+def test_a_lost_gpus_alert_names_its_last_xid_what_to_do_and_who_was_on_it(
+    found: dict[str, list[Alert]], title: str, said: tuple[str, ...]
+) -> None:
+    (alert,) = found[title]
+    assert all(words in alert.annotations for words in said), alert.annotations
+    assert ("On it: " in alert.annotations) == (len(said) > 1)
+
+
+@pytest.mark.program("promtool")
 @pytest.mark.parametrize(("title", "why"), QUIET)
 def test_an_alert_is_not_raised_where(found: dict[str, list[Alert]], title: str, why: str) -> None:
     assert found[f"{title}: {why}"] == []

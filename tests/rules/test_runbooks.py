@@ -15,10 +15,15 @@ from tests.rules.test_alerts import NAMES, ROOT, RUNBOOKS
 
 PATHS = sorted(RUNBOOKS.glob("*.md"))
 SHARED = {"on-the-node", "reset", "silence", "xids"}  # what several of them need
-VARIABLES = {"NODE", "INSTANCE", "UUID", "GPU", "NAMESPACE", "POD"}
+VARIABLES = {"NODE", "INSTANCE", "UUID", "GPU", "NAMESPACE", "POD", "QUANTITY"}
 OF_ALERTS = [path for path in PATHS if path.stem not in SHARED]
 ON_THE_NODE = {"nvidia-smi", "dmesg", "ps", "systemctl", "fuser"}
-PROGRAMS = {"kubectl", "echo", *ON_THE_NODE}
+PLAIN = {"mgpu-exporter", "journalctl", "systemctl"}  # of a machine without Kubernetes
+PROGRAMS = {"kubectl", "echo", *PLAIN, *ON_THE_NODE}
+OF_PODS = {  # what only a node of a cluster can have
+    *("MgpuAllocatedGpuIdle", "MgpuExporterMissing", "MgpuNamespaceOverwritten"),
+    "MgpuPodNearMemoryLimit",
+}
 RESET = re.compile(r"\breset|\b[Dd]rain")
 COMMANDS = {
     *("get", "describe", "logs", "exec", "delete", "cordon", "uncordon", "drain", "label"),
@@ -54,7 +59,10 @@ def test_a_runbook_begins_with_who_is_hit_by_a_command_and_a_query(path: Path) -
     text = path.read_text()
     assert re.match(rf"# {path.stem}\n\n(Alert labels: .*\n\n)?## Who is hit\n\n```sh\n", text)
     hit, typed = section(path, "Who is hit"), section(path, "What to type")
-    assert hit.count("```sh") == 1 <= hit.count("```promql")
+    plain = "\n\nWithout Kubernetes, there:\n\n```sh\n"
+    assert (plain in hit) == (path.stem not in OF_PODS)
+    assert hit.count("```sh") == 1 + (plain in hit)
+    assert "```promql" in hit
     assert "```" in typed
     assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["Who is hit", "What to type"]
 
@@ -80,7 +88,9 @@ def test_a_runbook_of_xids_leads_to_their_table(name: str) -> None:
 @pytest.mark.parametrize("path", OF_ALERTS, ids=lambda path: path.stem)
 def test_a_runbook_leads_to_a_shell_and_to_what_goes_before_a_reset(path: Path) -> None:
     typed = section(path, "What to type")
-    programs = {shlex.split(line)[0] for line in blocks(path, "sh")}
+    _, _, behind = path.read_text().partition("## What to type\n")
+    code = re.findall(r"^```sh\n(.*?)^```", behind, re.MULTILINE | re.DOTALL)
+    programs = {shlex.split(line)[0] for block in code for line in block.splitlines()}
     assert ("(on-the-node.md)" in typed) == bool(programs & ON_THE_NODE)
     assert not RESET.search(typed) or "(reset.md)" in typed
 
@@ -107,6 +117,8 @@ def test_a_runbooks_commands_are_of_programs_that_are_there(path: Path) -> None:
     for line in blocks(path, "sh"):
         words = words_of(line)
         assert words[0] in PROGRAMS, line
+        if words[0] == "mgpu-exporter":
+            assert _parser().parse_args(words[1:]).command == words[1]
         if words[0] != "kubectl":
             continue
         if "debug" in words:  # the node has the image, and nothing is pulled

@@ -48,7 +48,8 @@ PAGES_OF_ALERTS = ("/alerts", "/classic/alerts")  # Prometheus's own; Debian's i
 ALERTS = ("MgpuGpuUsedWithoutAllocation", "MgpuGpuLost", "MgpuContainerStarved")
 # What the page of a runbook puts into its commands.
 OF_ALERT = "?node={{ $labels.instance }}" + "".join(
-    f"&{label}={{{{ $labels.{label} }}}}" for label in ("uuid", "gpu", "namespace", "pod")
+    f"&{label}={{{{ $labels.{label} }}}}"
+    for label in ("uuid", "gpu", "namespace", "pod", "quantity")
 )
 RUNBOOK = re.compile(r"https://github\.com/\S+/docs/runbooks/(\w+)\.md")
 

@@ -68,7 +68,10 @@ before the name, and was recorded of these jobs.
 {{- $link := replace "{alert}" $rule.alert . }}
 {{- if hasSuffix "/runbooks/{alert}" . }}{{/* those that an exporter serves: their commands are about the alert's labels */}}
 {{- $link = printf "%s?node={{ $labels.instance }}" $link }}
-{{- range list "uuid" "gpu" "namespace" "pod" }}{{ $link = printf "%s&%s={{ $labels.%s }}" $link . . }}{{ end }}
+{{- range list "uuid" "gpu" "namespace" "pod" "quantity" }}{{ $link = printf "%s&%s={{ $labels.%s }}" $link . . }}{{ end }}
+{{- range $key, $own := dict "exporters" (include "mgpu.namespace" $.root) "app" (include "mgpu.name" $.root) "daemonset" (include "mgpu.fullname" $.root) }}
+{{- if ne $own "mgpu-exporter" }}{{ $link = printf "%s&%s=%s" $link $key $own }}{{ end }}
+{{- end }}
 {{- end }}
 {{- $_ := set $rule.annotations "runbook_url" $link }}
 {{- end }}

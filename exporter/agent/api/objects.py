@@ -21,7 +21,8 @@ from exporter.agent.api.fields import (
 )
 from exporter.agent.api.figures import RATIOS, LevelFields
 from exporter.metrics.families import FAMILIES, OWN_LEVEL
-from exporter.model import Unattributed, Unmeasured
+from exporter.model import DeviceFacts, Unattributed, Unmeasured
+from exporter.shown.marks import device_marks
 from exporter.shown.reasons import process_type, what_to_do, words
 
 _WORDS = "What reasons mean."
@@ -75,6 +76,14 @@ _UNATTRIBUTED = Object(
     "Unattributed use, by reason; see docs/troubleshooting.md.",
     open=("reason", "core_utilization_ratio", "memory_used_bytes"),
 )
+
+
+def _remedy(device: DeviceFacts, unix_ns: int) -> str | None:
+    """What is to be done for a device, by its severe marks."""
+    marks = device_marks(device, unix_ns)
+    return "; ".join(mark.detail for mark in marks if mark.is_severe) or None
+
+
 _DEVICE = Object(
     "device",
     (
@@ -90,11 +99,16 @@ _DEVICE = Object(
             *("ended_core_utilization_ratio", NUMBER, lambda each, of: of.ended(each)),
             "The part of core_utilization_ratio by what has ended.",
         ),
+        maybe(
+            *("what_to_do", TEXT, lambda each, of: _remedy(each, of.snapshot.unix_ns)),
+            "Of a device that is lost or had a hardware fault: what happened, and what to do.",
+        ),
         Field("unattributed", Many(_UNATTRIBUTED), lambda each, of: of.unattributed(each)),
         maybe("others", _OTHERS, lambda each, of: of.others(each)),
     ),
     open=(
-        *("index", "uuid", "ended_core_utilization_ratio", "unattributed", "others"),
+        *("index", "uuid", "ended_core_utilization_ratio", "what_to_do"),
+        *("unattributed", "others"),
         *(family.name for family in FAMILIES if family.level == "device"),
     ),
 )

@@ -7,7 +7,7 @@ of their address says what an alert is about, and its commands are then about th
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from urllib.parse import urlencode
@@ -20,7 +20,15 @@ from exporter.agent.web.markdown import Block, Span, blocks
 from exporter.agent.web.page.templates import written
 
 PATH = "/runbooks/"
-KNOWN = ("node", "instance", "uuid", "gpu", "namespace", "pod")
+KNOWN = ("node", "instance", "uuid", "gpu", "namespace", "pod", "quantity")
+_USUAL = "mgpu-exporter"
+INSTALLED: Mapping[str, Sequence[str]] = {
+    "exporters": ("-n mgpu-exporter ", "account:mgpu-exporter:", "namespace `mgpu-exporter`"),
+    "app": ("kubernetes.io/name=mgpu-exporter",),
+    "daemonset": ('pod=~"mgpu-exporter.', ":mgpu-exporter\n"),
+}
+"""Where the usual names of an installation stand, by what an address calls another one: the
+exporters' namespace, the label of their pods, what the pods' names begin with."""
 _VARIABLE = re.compile(r"\$([A-Z]+)\b")
 _LEGEND = re.compile(r"^Alert labels: .*?\n\n", re.DOTALL | re.MULTILINE)
 # What people copy into a shell: nothing that a shell, PromQL or kubectl reads as more than a name.
@@ -43,8 +51,10 @@ def runbook(name: str, query: Mapping[str, str]) -> str | None:
 
     ``query`` says what the variables stand for. What is not a name is left out.
     """
-    said = {key: query[key] for key in KNOWN if _NAME.fullmatch(query.get(key, ""))}
-    more = f"?{urlencode(said)}" if said else ""
+    named = {key: value for key, value in query.items() if _NAME.fullmatch(value)}
+    said = {key: named[key] for key in KNOWN if key in named}
+    installed = {key: named[key] for key in INSTALLED if key in named}
+    more = f"?{urlencode({**said, **installed})}" if said or installed else ""
     if not name:
         spans = [Span(known, "link", f"{known}.md") for known in runbooks()]
         shown = [Block("h1", [[[Span("Runbooks")]]]), Block("ul", [[[span]] for span in spans])]
@@ -58,6 +68,9 @@ def runbook(name: str, query: Mapping[str, str]) -> str | None:
             names = {"node": one, "instance": one} | names
         text = _LEGEND.sub("", text, count=1) if said else text
         filled = _VARIABLE.sub(lambda found: names.get(found[1].lower(), found[0]), text)
+        for key, own in installed.items():
+            for place in INSTALLED[key]:
+                filled = filled.replace(place, place.replace(_USUAL, own))
         shown = list(blocks(filled))
     return written(
         "runbook",

@@ -15,6 +15,7 @@ class Card:
 
     ``others``: who else is on it, as ``namespace/pod``; None if that is not known. ``throttled``:
     how long its clocks were held down, by reason. ``is_part``: it is a MIG instance or a partition.
+    ``lost``: of a lost device, what happened and what to do; else "".
     """
 
     uuid: str = ""
@@ -25,6 +26,7 @@ class Card:
     throttled: Mapping[str, float] = field(default_factory=dict)
     others: tuple[str, ...] | None = None
     is_part: bool = False
+    lost: str = ""
 
     @property
     def name(self) -> str:

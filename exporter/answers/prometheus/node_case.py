@@ -11,10 +11,13 @@ from exporter.model import (
     SECOND_NS,
     ContainerHolding,
     ContainerKey,
+    DeviceState,
     Facts,
     GroupKey,
     PodName,
 )
+from exporter.model.alerts import lost
+from exporter.shown.marks import last_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,4 +144,7 @@ class _Cards:
             busy=device.average.core,
             throttled=throttled,
             others=tuple(sorted(others)),
+            lost=lost(device.device.vendor, last_fault(device.xids or {}))
+            if device.state is DeviceState.LOST
+            else "",
         )

@@ -19,7 +19,9 @@ from exporter.answers.prometheus.client import (
 )
 from exporter.answers.prometheus.lives import CYCLES, START, Index, Life, Scrapes, Target, check
 from exporter.metrics.families import PREFIX
-from exporter.model import AllocationFacts, Granted
+from exporter.model import AllocationFacts, Granted, XidCount
+from exporter.model.alerts import lost
+from exporter.shown.marks import last_fault
 
 _LIMITS = ("core_limit_ratio", "memory_limit_bytes")
 _HELD = ("memory_used_bytes", "core_utilization_ratio", "allocation_info")
@@ -338,6 +340,7 @@ class SeriesCase:
         )
         for (uuid, reason), rate in rates.items():
             throttled[uuid][reason] = rate
+        faults = self._faults(matcher)
         on = self._holders(self._select(_HOLDERS, matcher), *map(_pod, state.values()))
         found: dict[_Key, Card] = {}
         for key, labels in state.items():
@@ -352,8 +355,26 @@ class SeriesCase:
                 throttled=throttled[key.uuid],
                 others=tuple(sorted(on[key.uuid])),
                 is_part=bool(label(info, "parent_uuid")),
+                lost=lost(label(info, "vendor"), faults[key.uuid]) if key.uuid in faults else "",
             )
         return found
+
+    def _faults(self, matcher: str) -> dict[str, int | None]:
+        """The last hardware XID of each of these cards that is lost; None: none came."""
+        gone = f'{matcher},quantity="device",reason="gpu_lost"'
+        name = f"{_DEVICE}unmeasured"
+        found: dict[str, int | None] = {
+            _uuid(one.labels): None
+            for one in self._mine(self._select([name], gone), name, self._until_s)
+        }
+        if not found:
+            return found
+        name = f"{_DEVICE}xid_last_timestamp_seconds"
+        xids: dict[str, dict[str, XidCount]] = defaultdict(dict)
+        for one in self._mine(self._select([name], matcher), name, self._until_s):
+            at_ns = round(one.samples[-1][1] * 1e9)
+            xids[_uuid(one.labels)][label(one.labels, "xid")] = XidCount(1, at_ns)
+        return {uuid: last_fault(xids[uuid]) for uuid in found}
 
     def _holders(self, holders: str, *pod: str) -> dict[str, set[str]]:
         """Who else is on each card."""

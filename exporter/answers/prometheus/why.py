@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from exporter.answers.prometheus.case import Case, OnCard
 from exporter.model import Unmeasured
-from exporter.model.alerts import NEAR_LIMIT
+from exporter.model.alerts import NEAR_LIMIT, lost
 from exporter.shown.printable import utc
 from exporter.shown.reasons import UNMEASURED
 from exporter.shown.words import ago, gib, joined, length
@@ -103,13 +103,15 @@ def _of_whole_pods(parts: Sequence[OnCard]) -> tuple[OnCard, ...]:
 
 
 def _lost(case: Case) -> Iterator[Sentence]:
-    """That a device of it is lost, which explains all that is not known there."""
-    cards = sorted({part.card.name for part in case.parts if _is_lost(part)})
-    if cards:
-        has, it = ("has", "it") if len(cards) == 1 else ("have", "them")
-        said = f"{joined(cards)} {has} fallen off the bus, or need{'s' * (it == 'it')} a reset"
-        more = f"nothing of {it} is known. The kernel's log has its Xid"
-        yield Sentence(Topic.LOST, f"{said}: {more}.", urgent=True)
+    """That a device of it is lost, which explains all that is not known there, and what to do."""
+    by_remedy: dict[str, set[str]] = defaultdict(set)
+    for part in case.parts:
+        if _is_lost(part):
+            by_remedy[part.card.lost or lost("", None)].add(part.card.name)
+    for remedy, cards in by_remedy.items():
+        are, it = ("is", "it") if len(cards) == 1 else ("are", "them")
+        said = f"{joined(sorted(cards))} {are} lost, and nothing of {it} is known"
+        yield Sentence(Topic.LOST, f"{said}. {remedy[:1].upper()}{remedy[1:]}.", urgent=True)
 
 
 def _is_lost(part: OnCard) -> bool:

@@ -79,6 +79,30 @@ def test_a_device_is_marked_for_what_is_wrong_with_it(
 
 
 @pytest.mark.parametrize(
+    ("vendor", "xids", "said"),
+    [
+        ("nvidia", {"79": 0, "31": 5}, "XID 79: it has fallen off the bus. To do: restart the"),
+        ("nvidia", {"79": 1, "119": 2}, "XID 119: its system processor (GSP) hangs or failed."),
+        ("nvidia", {"31": 5}, "To do: reset the GPU; if it stays lost, restart the node"),
+        ("amd", {}, "To do: look for amdgpu in the kernel's log; if it stays lost, restart the"),
+        ("other", {}, "To do: restart the node"),
+    ],
+)
+def test_a_lost_device_keeps_its_last_hardware_xid_and_what_to_do_until_it_is_back(
+    vendor: str, xids: dict[str, int], said: str
+) -> None:
+    counts = {xid: XidCount(1, at_s * SECOND) for xid, at_s in xids.items()}
+    gone = DeviceFacts(
+        device=Device("GPU-1", 0, vendor), state=DeviceState.LOST, xids={**counts, "48": XidCount()}
+    )
+
+    days = 10**6 * SECOND
+    (mark,) = device_marks(gone, days)
+    assert (mark.kind, said in mark.detail) == (MarkKind.LOST, True), mark.detail
+    assert device_marks(replace(gone, state=DeviceState.UP), days) == ()
+
+
+@pytest.mark.parametrize(
     ("then", "now", "reasons"),
     [
         ({"hw_thermal": 0}, {"hw_thermal": SECOND}, "hw_thermal"),

@@ -82,12 +82,33 @@ def test_what_the_address_says_stands_in_the_commands_and_goes_on_with_the_links
     page = page_of("MgpuGpuLost", node="gpu-node-1", uuid="GPU-5dda2825")
 
     assert "spec.nodeName=gpu-node-1)" in page
-    assert 'mgpu_device_xid_errors_total{uuid="GPU-5dda2825"} > 0' in unescape(page)
+    assert 'sort_desc(mgpu_device_xid_last_timestamp_seconds{uuid="GPU-5dda2825"})' in unescape(
+        page
+    )
     assert "$NODE" not in page
     assert "$UUID" not in page
     assert "$EXPORTER" in page
     assert 'href="on-the-node?node=gpu-node-1&amp;uuid=GPU-5dda2825"' in page
     assert "For node gpu-node-1, uuid GPU-5dda2825" in page
+
+
+@pytest.mark.parametrize("name", ["MgpuExporterStale", "MgpuExporterOverrun", "on-the-node"])
+def test_the_names_of_an_installation_stand_in_the_commands(name: str) -> None:
+    other = {"exporters": "gpus", "app": "dcgm-exporter", "daemonset": "nvidia-dcgm-exporter"}
+    page = unescape(page_of(name, **other))
+
+    assert "kubectl -n gpus " in page
+    assert "name=dcgm-exporter " in page
+    assert "mgpu-exporter get" not in page
+    assert ("account:gpus:nvidia-dcgm-exporter" in page) == (name == "MgpuExporterStale")
+    assert ('pod=~"nvidia-dcgm-exporter.*"' in page) == (name == "MgpuExporterOverrun")
+    links = re.findall(r'href="([a-zA-Z-]+\?[^"]+)"', page)
+    assert all("exporters=gpus" in link for link in links)
+
+
+def test_the_books_that_do_not_balance_are_asked_for_by_their_own_quantity() -> None:
+    page = unescape(page_of("MgpuBooksOutOfBalance", instance="n1", quantity="energy"))
+    assert 'device_unattributed)_(energy)_(seconds|joules)_total",instance="n1"' in page
 
 
 @pytest.mark.parametrize("name", sorted(runbooks()))
@@ -118,7 +139,7 @@ def test_whoever_sees_the_landing_page_reads_them_and_learns_no_name() -> None:
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "script-src" not in page.headers["Content-Security-Policy"]
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
-    assert b"max_over_time(mgpu_container_processes{uuid=&#34;$UUID&#34;}[1h]) &gt; 0)" in page.body
+    assert b"uuid=&#34;$UUID&#34;}[1h]) &gt; 0)" in page.body
     assert b'<a href="reset">' in page.body
     assert b"nodeName=n1)" in filled.body
     assert all_of_them.body.count(b"<a href") == len(runbooks()) + 2

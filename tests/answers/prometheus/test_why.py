@@ -16,6 +16,7 @@ from exporter.answers.prometheus.series_case import SeriesCase
 from exporter.answers.prometheus.why import Topic, sentences
 from exporter.cli import main
 from exporter.httpclient import NoAnswerError
+from exporter.model.alerts import lost as lost_words
 from tests.pages import pages
 from tests.store import Store, Target
 
@@ -47,7 +48,7 @@ def said(*parts: OnCard) -> dict[Topic, str]:
 def test_a_lost_device_is_said_first_and_explains_what_is_not_known() -> None:
     lost = OnCard(
         container="main",
-        card=Card(uuid="a", gpu="1"),
+        card=Card(uuid="a", gpu="1", lost=lost_words("nvidia", 79)),
         share=0.5,
         memory_bytes=float(2**30),  # the store's last value, of before
         unmeasured=dict.fromkeys(("core", "memory", "decoder"), "gpu_lost"),
@@ -56,8 +57,8 @@ def test_a_lost_device_is_said_first_and_explains_what_is_not_known() -> None:
     assert Topic.MEMORY not in found
     assert next(iter(found)) is Topic.LOST
     assert found[Topic.LOST] == (
-        "GPU 1 has fallen off the bus, or needs a reset: nothing of it is known. The kernel's log "
-        "has its Xid."
+        "GPU 1 is lost, and nothing of it is known. XID 79: it has fallen off the bus. To do: "
+        "restart the node."
     )
     assert Topic.UNKNOWN not in found
 

@@ -165,7 +165,7 @@ def card_of(
         senses=_sensed(facts),
         folded="" if marks else _folded(gpu, parts),
         marks=[mark for mark in marks if mark.kind not in BY_OTHERS],
-        problem=UNMEASURED[facts.unmeasured["device"]] if "device" in facts.unmeasured else "",
+        problem=_problem(facts, marks),
         gauges=() if _is_divided(facts) or not facts.is_up else (_core(gpu), _memory(gpu)),
         owner=owner,
         first=rows[:TENANTS_SHOWN],
@@ -178,6 +178,14 @@ def card_of(
         hour=hour,
         parts=parts,
     )
+
+
+def _problem(facts: DeviceFacts, marks: Sequence[Mark]) -> str:
+    """Why a device cannot be read, and what to do; "" if it can."""
+    said = next((mark.detail for mark in marks if mark.kind is MarkKind.LOST), "")
+    if said:
+        return f"The device is lost. {said[:1].upper()}{said[1:]}."
+    return UNMEASURED[facts.unmeasured["device"]] if "device" in facts.unmeasured else ""
 
 
 def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[str, list[Tenant]]:
