@@ -10,7 +10,7 @@ from dataclasses import replace
 from exporter.agent.allocations.terms import MPS
 from exporter.agent.facts.limits import NO_LIMIT, Limit
 from exporter.agent.facts.view import DeviceView, K, OwnerView, Times, View
-from exporter.agent.ledger.accounts import Counters
+from exporter.agent.ledger.accounts import Account, Counters
 from exporter.agent.ledger.device_status import OWNED
 from exporter.model import (
     NEVER_ALLOCATED,
@@ -58,9 +58,13 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
     """
     device, key = owner.device, owner.key
     limit = view.limits.of_container(key, device.uuid)
-    account = owner.account if key.container else view.ledger.unplaced.get((key, device.uuid))
+    account: Account | None = owner.account
+    times: Times | None = owner.times
+    if not key.container:
+        account = view.ledger.unplaced.get((key, device.uuid))
+        times = view.times_of(account, device.uuid) if account else None
     if device.withheld or account is None:
-        limit, account = NO_LIMIT, None
+        limit, account, times = NO_LIMIT, None, None
     unknown_limits = NONE if limit.allocations else unplaced_reasons(view, key, device.uuid)
     allocation = limit.sum if key.container else without_amounts(limit.sum)
     # While its use stands under its pod, what its own account left idle is not known.
@@ -78,7 +82,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         allocation = replace(allocation, memory_bytes=memory.limit_bytes, granted=granted)
     waited = device.device_ledger.waited.get(key, {})
     # Clients of MPS run at once: none waits for another.
-    waits = is_known and not any(granted.policy == MPS for granted in allocation.granted)
+    waits = is_known and MPS not in [granted.policy for granted in allocation.granted]
     average = owner.average if owner.has_gauges else NO_AVERAGES
     return ContainerHolding(
         owner=key,
@@ -95,7 +99,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         jobs=view.facts.jobs.get((device.uuid, key), ()),
         allocation=allocation,
         allocated=allocated_time(
-            view.times_of(account, device.uuid) if account else None,
+            times,
             limit.sum.core,
             held_against.counters if held_against and is_known else None,
         ),

@@ -11,7 +11,6 @@ from exporter.agent.ledger.accounts import (
     ENERGY,
     NOTHING,
     Account,
-    Accrual,
     Counters,
     sum_counters,
 )
@@ -32,9 +31,6 @@ from exporter.model import (
 
 Containers = Sequence[OwnerView[ContainerKey]]
 NOTHING_KNOWN: frozenset[str] = frozenset()
-
-
-_NEVER = Accrual()
 
 
 class Tenant(NamedTuple):
@@ -126,19 +122,14 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
 
 
 def _times(view: View, tenant: Tenant) -> Times:
-    """What was allocated to a pod, on each device until its own moment."""
-    # The pod's account goes on until now. What is too late of it is in the accounts of its parts,
-    # which were cut to whole ns at the same moments.
-    closed, now_ns = tenant.closed, view.facts.now.mono_ns
-    core_ns, gpu_ns = closed.cores.at(now_ns), closed.gpus.at(now_ns)
-    of_containers = [(each.device.uuid, each.account) for each in tenant.containers]
-    for uuid, account in (*of_containers, *tenant.whole):
-        if account.cores == _NEVER == account.gpus:  # it never had a share: nothing is too late
-            continue
-        times = view.times_of(account, uuid)
-        core_ns -= account.cores.at(now_ns) - times.core_ns
-        gpu_ns -= account.gpus.at(now_ns) - times.gpu_ns
-    return Times(core_ns, gpu_ns, any(closed.gpus.shares))
+    """What was allocated to a pod: to its closed parts, and to the others until their moments."""
+    closed = tenant.closed
+    sums = Times(closed.cores.before_ns, closed.gpus.before_ns, has_gpus=False)
+    for container in tenant.containers:
+        sums = sums.plus(container.times)
+    for uuid, account in tenant.whole:
+        sums = sums.plus(view.times_of(account, uuid))
+    return sums
 
 
 def _fullnesses(view: View, using: Containers, limit: PodLimit) -> Iterator[float]:

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from exporter.agent.facts.limits import Limits
-from exporter.agent.ledger.accounts import ENERGY, Account, Counters, Moment
+from exporter.agent.ledger.accounts import ENERGY, NEVER, Account, Counters, Moment
 from exporter.agent.ledger.device_ledger import DeviceLedger, OwnerKey, since
 from exporter.agent.ledger.ledger import Allocated, Ledger
 from exporter.model import (
@@ -180,12 +180,28 @@ def used(counters: Counters, known: frozenset[str]) -> Used:
     )
 
 
+class Times(NamedTuple):
+    """The time that was allocated to an account. ``has_gpus``: a part of a GPU is kept for it."""
+
+    core_ns: int
+    gpu_ns: int
+    has_gpus: bool
+
+    def plus(self, other: Self) -> Self:
+        """The sum of both."""
+        has_gpus = self.has_gpus or other.has_gpus
+        return type(self)(self.core_ns + other.core_ns, self.gpu_ns + other.gpu_ns, has_gpus)
+
+
+NO_TIMES = Times(0, 0, has_gpus=False)
+
+
 class OwnerView(NamedTuple, Generic[K]):
     """One owner on one device, whether or not anything of it is shown.
 
     ``live`` as in the glossary. ``under_pod``: its use may stand under its pod as a whole.
     ``withheld``: why its figures are withheld, None if they are shown. ``known`` are its known
-    quantities, ``unattributable`` the others with reasons.
+    quantities, ``unattributable`` the others with reasons. ``times`` were allocated to its account.
     """
 
     device: DeviceView
@@ -197,6 +213,7 @@ class OwnerView(NamedTuple, Generic[K]):
     known: frozenset[str]
     unattributable: Mapping[str, Unmeasured]
     average: Averages
+    times: Times
 
     @property
     def has_gauges(self) -> bool:
@@ -236,14 +253,6 @@ class OwnerView(NamedTuple, Generic[K]):
     def used(self) -> Used:
         """Its known counters, unless they are withheld."""
         return NOTHING_USED if self.withheld else used(self.account.counters, self.known)
-
-
-class Times(NamedTuple):
-    """The time that was allocated to an account. ``has_gpus``: a part of a GPU is kept for it."""
-
-    core_ns: int
-    gpu_ns: int
-    has_gpus: bool
 
 
 class View:
@@ -294,12 +303,15 @@ class View:
 
     def times_of(self, account: Account, uuid: str) -> Times:
         """What was allocated to an account on a device."""
+        if account.cores is NEVER and account.gpus is NEVER:
+            return NO_TIMES
         # The parts of a card, its instances included, are those of one moment.
         device = self.devices.get(uuid)
         board = device.device_ledger.device.parent_uuid if device else ""
+        until_ns = self.until_mono_ns(uuid)
         return Times(
-            account.cores.at(self.until_mono_ns(uuid)),
-            account.gpus.at(self.until_mono_ns(board or uuid)),
+            account.cores.at(until_ns),
+            account.gpus.at(self.until_mono_ns(board) if board else until_ns),
             any(account.gpus.shares),
         )
 
@@ -322,5 +334,6 @@ class View:
                 average = NO_AVERAGES if is_new else device.average_of(key, account, known)
                 states = live, why_under_pod is not None, withheld
                 reasons = device.unattributable_of(key)
-                found.append(OwnerView(device, key, account, *states, known, reasons, average))
+                of = reasons, average, self.times_of(account, device.uuid)
+                found.append(OwnerView(device, key, account, *states, known, *of))
         return found

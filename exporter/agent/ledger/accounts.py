@@ -77,6 +77,10 @@ class Accrual(NamedTuple):
             total_ns += int(share * elapsed_ns)
         return total_ns
 
+    def plus(self, ns: int) -> Self:
+        """The accrual with so much more before it."""
+        return self._replace(before_ns=self.before_ns + ns) if ns else self
+
     def then(self, shares: tuple[float, ...], mono_ns: int) -> Self:
         """The accrual with other shares from the given moment on."""
         return type(self)(shares, mono_ns, self.at(mono_ns), self.since(mono_ns - REMEMBERED_NS))
@@ -211,11 +215,16 @@ class Account(NamedTuple):
             cores=self.cores.then(to.cores, mono_ns), gpus=self.gpus.then(to.gpus, mono_ns)
         )
 
-    def merged(self, other: "Account", mono_ns: int) -> Self:
-        """The account with the use of another one; its owner is live when the other's is."""
+    def merged(self, other: "Account", mono_ns: int, until_mono_ns: int) -> Self:
+        """The account with all that another one has, which is closed.
+
+        Its owner is live when the other's is. What the other was allocated counts until a moment.
+        """
         return self._replace(
             live_mono_ns=max(self.live_mono_ns, other.last_live_ns(mono_ns)),
             used_mono_ns=max(self.used_mono_ns, other.used_mono_ns),
+            cores=self.cores.plus(other.cores.at(until_mono_ns)),
+            gpus=self.gpus.plus(other.gpus.at(until_mono_ns)),
             counters=sum_counters(self.counters, other.counters),
             active_unix_ns=max(self.active_unix_ns or 0, other.active_unix_ns or 0) or None,
         )

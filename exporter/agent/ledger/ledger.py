@@ -194,7 +194,7 @@ class Ledger:
         # observed as such. Its accounts are closed before what they were allocated goes elsewhere.
         for uuid, device_ledger in list(self.devices.items()):
             if device_ledger.observed_mono_ns != now.mono_ns:
-                self._close(device_ledger, tuple(device_ledger.owners))
+                self._close(device_ledger, tuple(device_ledger.owners), now)
                 device_ledger.depart(now)
                 self._departed[uuid] = self.devices.pop(uuid)
         if (tuple(allocated), tuple(self.devices.values())) == self._last_set:
@@ -202,7 +202,6 @@ class Ledger:
         self._last_set = tuple(allocated), tuple(self.devices.values())
         self.tenures = self._tenures_of(allocated, now)
         self._set_limited(allocated)
-        pods: _AllocationsBy[PodName] = {}
         namespaces: _AllocationsBy[_NamespacePlace] = {}
         unplaced: _AllocationsBy[_ContainerPlace] = {}
         owners: dict[str, _AllocationsBy[OwnerKey]] = {uuid: {} for uuid in self.devices}
@@ -212,13 +211,14 @@ class Ledger:
                 uuid = ""
             for each in [uuid] if uuid else self.devices:
                 self.devices[each].open_sums(ContainerKey, key.namespace)
-            _add(pods, key.pod_name, allocation)
             _add(namespaces, (key.namespace, uuid), allocation)
             if uuid and key.container:
                 _add(owners[uuid], key, allocation)
             else:
                 _add(unplaced, (key, uuid), allocation)
-        set_allocations(self.pods, _shares(pods), before_mono_ns, now)
+        # A pod's time is the sum of its parts': it has an allocation, which counts nothing itself.
+        pods = dict.fromkeys([key.pod_name for key, _ in allocated], Shares((0.0,)))
+        set_allocations(self.pods, pods, before_mono_ns, now)
         set_allocations(self.namespaces, _shares(namespaces), before_mono_ns, now)
         set_allocations(self.unplaced, _shares(unplaced), before_mono_ns, now)
         gpus = self._allocated_gpus(allocated)
@@ -305,14 +305,14 @@ class Ledger:
         for device_ledger in ledgers:
             device_ledger.open_sums(GroupKey, *sorted(kinds))
         for device_ledger in self.devices.values():
-            self._close(device_ledger, _gone(device_ledger.owners, oldest_ns, now))
+            self._close(device_ledger, _gone(device_ledger.owners, oldest_ns, now), now)
         # The sums of pods and of namespaces are public counters, which must not fall. They get what
         # a closed account had.
         for key, uuid in _gone(self.unplaced, oldest_ns, now):
             account = self.unplaced.pop((key, uuid))
             if key.pod_name in self.pods:
                 pod = self.pods[key.pod_name]
-                self.pods[key.pod_name] = pod.merged(account, self._settled_mono_ns)
+                self.pods[key.pod_name] = pod.merged(account, now.mono_ns, now.mono_ns)
             card = self.devices.get(uuid) or self._departed.get(uuid)
             if card is not None:
                 card.keep(ContainerKey, key.namespace, account.counters)
@@ -327,12 +327,13 @@ class Ledger:
                 del self.pods[name]
                 self.limited_core_ns.pop(name, None)
 
-    def _close(self, device_ledger: DeviceLedger, gone: Collection[OwnerKey]) -> None:
+    def _close(self, device_ledger: DeviceLedger, gone: Collection[OwnerKey], now: Moment) -> None:
         """Closes accounts of owners; the counters of containers stay with their pods."""
         for key in gone:
             if isinstance(key, ContainerKey) and key.pod_name in self.pods:
                 pod, account = self.pods[key.pod_name], device_ledger.owners[key]
-                self.pods[key.pod_name] = pod.merged(account, self._settled_mono_ns)
+                merged = pod.merged(account, self._settled_mono_ns, now.mono_ns)
+                self.pods[key.pod_name] = merged
         device_ledger.close(gone)
 
     def _owners(self) -> Iterator[OwnerKey]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.agent.facts import CycleFacts, facts_of
-from exporter.agent.ledger import Allocated, Ledger, Moment
+from exporter.agent.ledger import Allocated, Ledger
 from exporter.model import (
     Allocation,
     ContainerKey,
@@ -264,15 +264,29 @@ def test_a_pods_allocated_time_is_its_containers_to_the_nanosecond_wherever_they
         (grant(device="GPU-1", core=third), grant(SIDE, core=third)),
     ]
     for second, grants in enumerate(placed * 2):
-        node.cycle(second * 1.000_000_001, allocated=grants)
+        rows = node.cycle(second * 1.000_000_001, allocated=grants)
 
-    ledger, now = node.ledger, at(10)
-    parts = [
-        *ledger.unplaced.values(),
-        *(a for b in ledger.devices.values() for a in b.owners.values()),
-    ]
-    spent = sum(account.cores.at(now.mono_ns) for account in parts)
-    assert ledger.pods["n", "a"].cores.at(now.mono_ns) == spent
+        containers = rows["container"].values()
+        shown = [_value(row.values, "allocated_core_seconds_total") for row in containers]
+        assert pod(rows)["allocated_core_seconds_total"] == sum(shown)
+
+
+def test_a_pods_allocated_time_keeps_what_a_card_that_left_and_an_ended_container_had() -> None:
+    node = Node((GPU, OTHER))
+    both = (grant(), grant(SIDE, "GPU-1"))
+    for second in range(4):
+        busy(node, second, *both)
+    ended = busy(node, 4, grant())
+    assert _value(pod(ended), "allocated_core_seconds_total") == 4 * SECOND
+
+    node.devices = (OTHER,)
+    for second in range(5, 7):
+        rows = node.cycle(second, {"GPU-1": window({})}, allocated=(grant(device=None),))
+    assert _value(pod(rows), "allocated_core_seconds_total") == 5 * SECOND
+    node.devices = (GPU, OTHER)
+    late = [busy(node, second, grant()) for second in (6 + 1, 400)][-1]
+    assert (*SIDE, "1", "GPU-1") not in late["container"]
+    assert _value(pod(late), "allocated_core_seconds_total") == (5 + 197) * SECOND
 
 
 @pytest.mark.parametrize("grants", [(grant(),), (grant(), grant(SIDE, core=None))])
@@ -319,7 +333,10 @@ def test_what_a_whole_pod_left_idle_is_known_beside_its_containers() -> None:
 
 
 def _value(values: Mapping[str, Value], name: str) -> int:
-    value = values[name]
+    return _number(values[name])
+
+
+def _number(value: Value) -> int:
     assert isinstance(value, int)
     return value
 
@@ -514,7 +531,7 @@ def test_allocations_that_come_change_and_disagree_let_no_counter_fall(
         on = {"GPU-0": window(use), "GPU-1": window(use)}
         rows = node.cycle(clock, on, states=states, allocated=tuple(allocated))
         shown = _risen(rows, {key: n for key, n in shown.items() if _is_open(node, *key)})
-        _agrees(rows, allocated, at(clock), node)
+        _agrees(rows, allocated, node)
 
 
 def _is_open(node: Node, level: str, labels: tuple[str, ...], name: str) -> bool:
@@ -545,13 +562,14 @@ def _risen(
     return kept
 
 
-def _agrees(rows: Rows, allocated: list[Allocated], now: Moment, node: Node) -> None:
+def _agrees(rows: Rows, allocated: list[Allocated], node: Node) -> None:
     """The rules that hold on every page."""
-    accounts = [a for b in node.ledger.devices.values() for a in b.owners.values()]
-    accounts += node.ledger.unplaced.values()
-    spent = sum(a.cores.at(now.mono_ns) for a in accounts)
-    pods = sum(a.cores.at(now.mono_ns) for a in node.ledger.pods.values())
-    assert spent <= pods  # what has left the containers' accounts is still in their pod's
+    for labels, row in rows["pod"].items():
+        if (of_pod := row.values.get("allocated_core_seconds_total")) is not None:
+            parts = [r.values for own, r in rows["container"].items() if own[:2] == labels]
+            spent = [each.get("allocated_core_seconds_total", 0) for each in parts]
+            # What has left the containers' accounts is still in their pod's.
+            assert sum(map(_number, spent)) <= _number(of_pod)
     limited = {(k, a.device) for k, a in allocated if k.container and a.core is not None}
     for labels, row in rows["container"].items():
         key, uuid = ContainerKey(*labels[:3]), labels[4]

@@ -145,8 +145,12 @@ def test_the_books_close(seconds: list[Second]) -> None:
     end_ns = at(len(seconds) - 1).mono_ns
     kept_ns = sum(account.gpus.at(end_ns) for account in device.owners.values())
     assert_closed(device, kept_ns, len(seconds))
-    for accounts in (node.ledger.pods, node.ledger.namespaces):
-        assert sum(account.gpus.at(end_ns) for account in accounts.values()) == kept_ns
+    assert sum(account.gpus.at(end_ns) for account in node.ledger.namespaces.values()) == kept_ns
+    of_pods, of_parts = (
+        sum(each.allocated.gpu_ns or 0 for each in facts)
+        for facts in (node.facts.pods, node.facts.containers)
+    )
+    assert of_pods == of_parts
     used = [*device.owners.values(), *device.unattributed.values()]
     assert sum(account.counters.core for account in used) == device.total.counters.core
     assert device.unobserved_ns == sum(second.unobserved for second in seconds)
