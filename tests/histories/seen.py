@@ -25,6 +25,7 @@ class Seen:
         ]
         self.times = sorted({at for times in self.targets for at in times})
         self.answered = [[at for at in self.times if is_at(run.there, at)] for run in self.runs]
+        self._shown_by: dict[tuple[str, Lasting], list[tuple[Run, list[float]]]] = {}
 
     def spacing_s(self, unix_s: float) -> float:
         """How far apart the scrapes around a time are; of several targets, the farthest."""
@@ -64,22 +65,33 @@ class Seen:
             for lost, (begin_s, end_s) in self._machine.lost
         )
 
-    def last_read(self, pod: Lasting) -> Iterator[float]:
-        """The last scrape of each run that has a series of this pod, which outlives it a while."""
-        for run, answered in zip(self.runs, self.answered, strict=True):
+    def last_read(self, uuid: str, there: Lasting, pod: Lasting) -> Iterator[float]:
+        """The last scrape of each run that has a pod's series of a card: they outlive it a while.
+
+        Of a card that is lost no series is shown.
+        """
+        for run, answered in self._showing(uuid, there):
             end_s = min(pod.end_s + KEPT_S, run.there.end_s)
             at = bisect_left(answered, end_s)
             if at and answered[at - 1] >= pod.begin_s:
                 yield answered[at - 1]
 
-    def is_read(self, pod: Lasting, unix_s: float) -> bool:
-        """Whether what a pod had at a time stands in a series of its own."""
-        runs = zip(self.runs, self.answered, strict=True)
+    def is_read(self, uuid: str, there: Lasting, pod: Lasting, unix_s: float) -> bool:
+        """Whether what a pod had of a card at a time stands in a series of its own."""
         return any(
             is_at(run.there, unix_s)
             and _is_any(answered, unix_s, min(pod.end_s + KEPT_S, run.there.end_s))
-            for run, answered in runs
+            for run, answered in self._showing(uuid, there)
         )
+
+    def _showing(self, uuid: str, there: Lasting) -> list[tuple[Run, list[float]]]:
+        """The scrapes of each run that show a card."""
+        if (uuid, there) not in self._shown_by:
+            self._shown_by[uuid, there] = [
+                (run, [at for at in answered if self._is_shown(uuid, there, at)])
+                for run, answered in zip(self.runs, self.answered, strict=True)
+            ]
+        return self._shown_by[uuid, there]
 
     def is_scraped(self, begin_s: float, end_s: float) -> bool:
         """Whether a run answered in a time; its end is no part of it."""
@@ -87,12 +99,7 @@ class Seen:
 
     def shown(self, uuid: str, there: Lasting) -> list[tuple[Run, float]]:
         """All scrapes that show a card, by run."""
-        return [
-            (run, at)
-            for run, answered in zip(self.runs, self.answered, strict=True)
-            for at in answered
-            if self._is_shown(uuid, there, at)
-        ]
+        return [(run, at) for run, answered in self._showing(uuid, there) for at in answered]
 
     def without(self, uuid: str, there: Lasting, after_s: float) -> float:
         """When an exporter answered first, after a time, that the card is not there any more."""

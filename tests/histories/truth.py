@@ -169,7 +169,9 @@ class _Card:
             row = found.rows[Row(self._uuid, self._machine.node, *key)]
             row.add(-rate * close_s, rate * close_s, prices)
             (namespace, name), part = key
-            if self._method == "use" and part == "used":  # within a step nobody knows what is left
+            # Within a step nobody knows what is left, nor what was used before a card was lost.
+            is_lost = (key[0], "unobserved") in before.parts.keys() ^ after.parts.keys()
+            if part == "used" and (self._method == "use" or is_lost):
                 most = max(each.parts.get(key, (0.0, 0.0))[1] for each in (before, after))
                 idle = Row(self._uuid, self._machine.node, key[0], "allocated_idle")
                 found.rows[idle].add(-most * close_s, most * close_s, prices)
@@ -231,7 +233,7 @@ class _Card:
         cuts.add(self._machine.there.begin_s + (self._machine.told_s or 0.0))
         cuts |= {at for uuid, there in self._machine.lost if uuid == self._uuid for at in there}
         for pod, hold in self._pods:
-            cuts |= {*pod.there, *self._seen.last_read(pod.there)}
+            cuts |= {*pod.there, *self._seen.last_read(self._uuid, self._there, pod.there)}
             cuts |= {since_s for each in (hold.used, pod.owner, pod.labels) for since_s, _ in each}
         ordered = sorted(cut for cut in cuts if begin_s <= cut <= end_s)
         before: _Piece | None = None
@@ -290,7 +292,8 @@ class _Card:
         if pod is None:
             return {NOBODY}, set()
         nameless = (pod.namespace, "")
-        if self._by == "namespace" or not self._seen.is_read(pod.there, unix_s):
+        is_read = self._seen.is_read(self._uuid, self._there, pod.there, unix_s)
+        if self._by == "namespace" or not is_read:
             return {nameless}, set()
         if self._by == "pod":
             return {(pod.namespace, pod.name)}, set()

@@ -46,6 +46,7 @@ PLACE = pattern(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 STALE_S = 300  # before a time, where Prometheus finds the last scrape
 _SCRAPE_S = 15  # the usual time between two scrapes
+_SELDOM_S = 120  # the longest usual time between two scrapes
 _TARGETS = 50  # in one question
 _LOOK_BACK_S = 31 * 86_400  # for the last scrape before a gap; services answer for 32 days
 _LOOK_BACKS = 24  # questions about such scrapes
@@ -279,7 +280,7 @@ class _Reader:
         what = f"{self._prometheus.address} has two exporters under one set of labels"
         for count, (some, step) in enumerate(looks, 1):
             # Every scrape in the step is read, in place of the last ones at its end.
-            begin, end = self._span.begin(step), self._span.ends[step]
+            begin, end = self._bounds(step)
             for target in some:
                 self._scrapes.let_go(target, end)
                 self._close[target].add(step)
@@ -312,7 +313,23 @@ class _Reader:
             all_of = set().union(*(found[target] for target in targets))
             for target in targets:
                 found[target] = all_of
-        return {target: steps - {-1} for target, steps in found.items()}
+        old = self._old()
+        return {t: steps | {-1} if t in old else steps - {-1} for t, steps in found.items()}
+
+    def _old(self) -> set[Target]:
+        """The targets whose last scrape before the range was long before it: a gap began there.
+
+        What they counted from then on is not all of the range.
+        """
+        before_s = self._span.since_s - _SELDOM_S
+        old = self._prometheus.at(f"timestamp({self._cycles}) < {before_s}", self._span.since_s)
+        return {target_of(one.labels) for one in old} & self._scrapes.targets
+
+    def _bounds(self, step: int) -> tuple[int, int]:
+        """Where a step begins and ends; -1 is as long before the range as a sample stands for it."""
+        if step < 0:
+            return self._span.since_s - STALE_S, self._span.since_s
+        return self._span.begin(step), self._span.ends[step]
 
     def _began(self) -> Iterator[tuple[Target, set[int]]]:
         """The steps in which a target or a life began or ended, and those that lack it."""
@@ -380,7 +397,8 @@ class _Reader:
 
     def _some_at_once(self, targets: Sequence[Target], step: int) -> Iterator[list[Target]]:
         """The targets, as many together as one answer about a step has room for."""
-        scrapes = (self._span.ends[step] - self._span.begin(step)) / _SCRAPE_S
+        begin, end = self._bounds(step)
+        scrapes = (end - begin) / _SCRAPE_S
         some: list[Target] = []
         series = 0
         for target in targets:

@@ -337,7 +337,7 @@ class _Card:
                 at_s, had = min(begun)
                 if at_s <= first_s + _SLACK_S:
                     counted_s[label(self._labels[key], "uuid")] += sign * had
-        latest_s = first_s - max(0.0, *counted_s.values())
+        latest_s = first_s - max([0.0, *counted_s.values()])
         return life if life.start_s <= latest_s + _SLACK_S else Life(latest_s)
 
     def _counts(
@@ -435,14 +435,17 @@ def _last_before(
 def _certain(growth: tuple[float, float], at_s: float, since_s: float) -> float | None:
     """What of a growth is of the range for certain; None if nothing is.
 
-    A gap in which the range begins: the counter knows how much, not when. So it counts what cannot
-    have been before the range, at one card's full speed.
+    A gap in which the range begins: the counter knows how much, not when. If it began minutes
+    before, the range has its part of it. Else it counts what cannot have been before the range, at
+    one card's full speed.
     """
     from_s, counted = growth
-    if counted and from_s < since_s - STALE_S:
-        counted -= (since_s - from_s) * max(1.0, counted / (at_s - from_s))
-        return counted if counted > 0 else None
-    return counted
+    if not counted or from_s >= since_s:
+        return counted
+    if from_s >= since_s - STALE_S:
+        return counted * (at_s - since_s) / (at_s - from_s)
+    counted -= (since_s - from_s) * max(1.0, counted / (at_s - from_s))
+    return counted if counted > 0 else None
 
 
 def _growth_to(
