@@ -326,7 +326,7 @@ class _Reader:
         return {target_of(one.labels) for one in old} & self._scrapes.targets
 
     def _bounds(self, step: int) -> tuple[int, int]:
-        """Where a step begins and ends; -1 is as long before the range as a sample stands for it."""
+        """Where a step begins and ends; -1 is as long before the range as a sample is used."""
         if step < 0:
             return self._span.since_s - STALE_S, self._span.since_s
         return self._span.begin(step), self._span.ends[step]
