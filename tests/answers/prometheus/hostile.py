@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -169,9 +170,20 @@ def _body(body: bytes, status: int = 200, **headers: str) -> Mode:
 
 
 def _wide(pieces: bytes, length: int) -> Mode:
-    """An answer of so many bytes."""
-    begin, end = b'{"status":"success","data":{"result":[', b"]}}"
-    return _body(begin + pieces * (length // len(pieces)) + pieces.rstrip(b",") + end)
+    """An answer of so many bytes, made when it is asked for: it is long."""
+
+    @cache
+    def body() -> bytes:
+        begin, end = b'{"status":"success","data":{"result":[', b"]}}"
+        return begin + pieces * (length // len(pieces)) + pieces.rstrip(b",") + end
+
+    return lambda _: (200, {}, body())
+
+
+@cache
+def _packed() -> bytes:
+    """An answer of 120 MB, packed."""
+    return gzip.compress(b'{"status":"success","data":{"result":[' + b"[]," * (40 << 20), 1)
 
 
 def _many(question: Question) -> Answer:
@@ -278,10 +290,7 @@ MODES: Mapping[str, Mode] = {
     "16 MB of empty lists": _wide(b"[],", 15 << 20),
     "15 MB of series": _wide(SERIES, 15 << 20),
     "120 MB of series": _wide(SERIES, 120 << 20),
-    "120 MB, packed": _body(
-        gzip.compress(b'{"status":"success","data":{"result":[' + b"[]," * (40 << 20), 1),
-        Content_Encoding="gzip",
-    ),
+    "120 MB, packed": lambda _: (200, {"Content-Encoding": "gzip"}, _packed()),
     # refusals
     "nothing at all": _body(b"", 204),
     "a redirection": _body(b"", 302, Location="http://127.0.0.1:1/"),

@@ -495,10 +495,15 @@ def test_stores_that_do_not_all_answer_give_no_bill_and_no_advice(
 
 
 def test_a_bill_ends_now_and_not_in_the_future(
-    prometheus: Store, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ["--price=1", "--format=json", f"--since={BEGIN_TEXT}", "--until=2999-01-01"]
-    assert main(["bill", f"--prometheus=http://{prometheus.address}", *flags]) == 0
+    begin, one = int(time.time()) - 600, Exporter("GPU-a")
+    flags = ["--price=1", "--format=json", "--since=10m", "--until=2999-01-01"]
+    with Store(tmp_path) as store:
+        for second in range(0, 600, 15):
+            one.second({"team": (1.0, 1.0)})
+            store.scrape(Target({"job": "mgpu", "instance": "a"}), one.page(15), begin + second)
+        assert main(["bill", f"--prometheus=http://{store.address}", *flags]) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["until"] <= written(int(time.time()))
     assert "--until is in the future: the bill ends now" in said.err

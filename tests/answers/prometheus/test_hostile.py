@@ -18,23 +18,28 @@ from exporter.httpclient import NoAnswerError, TooLongError
 from tests.answers.prometheus.hostile import MODES, honest, question_of
 from tests.answers.terminal.test_http import Server
 
+SLOW = pytest.mark.slow
 MEMORY = 800 << 20  # more than what the process has
 LONGEST_S = 60
-LONG = {"15 MB of series", "a label of a megabyte"}  # which take all commands many seconds
-COMMANDS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
-    "why": (main, ["why", "team/chat"]),
-    "why as JSON": (main, ["why", "team/chat", "--format=json", "--over=24h"]),
+# which take all commands many seconds
+LONG = {"15 MB of series", "a label of a megabyte", "a thousand labels"}
+Commands = dict[str, tuple[Callable[[list[str]], int], list[str]]]
+EACH: Commands = {  # of each question that there is one, in the form that shows most
     "why of a namespace": (main, ["why", "chat", "-n", "team"]),
     "top": (main, ["top", "--once"]),
+    "advise as YAML": (main, ["advise", "--format=yaml", "-n", "team"]),
+    "bill by owner": (main, ["bill", "--price=1", "--by=owner", "--format=csv", "--since=10m"]),
+    "kubectl mgpu top": (plugin, ["top", "--once", "-A"]),
+}
+OTHERS: Commands = {  # the same questions in other forms
+    "why": (main, ["why", "team/chat"]),
+    "why as JSON": (main, ["why", "team/chat", "--format=json", "--over=24h"]),
     "top of a namespace": (main, ["top", "--once", "-n", "team"]),
     "advise": (main, ["advise"]),
-    "advise as YAML": (main, ["advise", "--format=yaml", "-n", "team"]),
     "bill": (main, ["bill", "--price=1", "--since=10m"]),
-    "bill by owner": (main, ["bill", "--price=1", "--by=owner", "--format=csv", "--since=10m"]),
     "bill by pod": (main, ["bill", "--price=1", "--by=pod", "--since=10m", "--format=focus"]),
     "bill as JSON": (main, ["bill", "--price=1", "--method=use", "--format=json", "--since=10m"]),
     "kubectl mgpu bill": (plugin, ["bill", "--price=1", "--since=10m", "-A"]),
-    "kubectl mgpu top": (plugin, ["top", "--once", "-A"]),
     "kubectl mgpu why": (plugin, ["why", "team/chat", "-A"]),
     "kubectl mgpu advise": (plugin, ["advise", "-A"]),
 }
@@ -61,14 +66,15 @@ def bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "mode", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in MODES]
+    "commands", [pytest.param(EACH, id="each"), pytest.param(OTHERS, id="others", marks=SLOW)]
 )
+@pytest.mark.parametrize("mode", [pytest.param(one, marks=[SLOW] * (one in LONG)) for one in MODES])
 @pytest.mark.usefixtures("bounded")
 def test_no_answer_makes_a_command_fail_with_more_than_a_message(
-    mode: str, server: Server, capsys: pytest.CaptureFixture[str]
+    mode: str, commands: Commands, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.answer = lambda path, _: MODES[mode](question_of(path))
-    for name, (run, arguments) in COMMANDS.items():
+    for name, (run, arguments) in commands.items():
         signal.alarm(LONGEST_S)  # of each command: all of them together may take long
         status = run([*arguments, f"--prometheus={server.url}"])
         said = capsys.readouterr()
@@ -84,7 +90,7 @@ def test_the_honest_one_has_an_answer_for_every_command(
     """So the modes reach what they are to hit."""
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
     server.answer = lambda path, _: MODES["honest"](question_of(path))
-    for name, (run, arguments) in COMMANDS.items():
+    for name, (run, arguments) in (EACH | OTHERS).items():
         status = run([*arguments, f"--prometheus={server.url}"])
         said = capsys.readouterr()
         assert status == 0, (name, said)
