@@ -1,7 +1,8 @@
 # make run     set up what is missing and serve this node (or a simulated one where there is no GPU)
 # make demo    simulated nodes with a day of history, a Prometheus, Grafana if Docker is there; Ctrl-C ends it
 # make test    set up what is missing and run the tests but the slow ones: some minutes on two cores
-# make test-slow  run the tests marked slow, which start programs or simulate many minutes
+# make test-slow  run the tests marked slow, which start programs or simulate many minutes, and properties with
+#              four times as many cases
 # make test-random  try the properties with new random cases; a failure says how to repeat it
 # make check   what a change must pass: lint, types, layers, generated docs, all tests
 #              (WORKERS=4: tests side by side, as tests/conftest.py says unless given; WORKERS=0: one by one;
@@ -62,10 +63,10 @@ demo: $(VENV)/.run
 	@exec $(BIN)/python -m tools.demo $(ARGS)
 
 test: $(VENV)/.dev
-	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow" --hypothesis-profile=quick $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.dev
-	$(PYTEST) -m slow $(PYTEST_ARGS)
+	$(PYTEST) -m "slow or hypothesis" $(PYTEST_ARGS)
 
 test-random: $(VENV)/.dev
 	$(PYTEST) -m hypothesis --hypothesis-profile=random $(PYTEST_ARGS)

@@ -18,7 +18,10 @@ OWED = "TESTS_OWED"  # set where skipping for want of a program or right is a fa
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same cases in each run, so that a run is red by a change and not by chance. New cases are
 # tried by --hypothesis-profile=random (make test-random), which prints how to repeat a failing one.
-settings.register_profile("repeatable", PATIENT, derandomize=True)
+# A test that is cheap or costs much takes its part of these: ``settings().max_examples * 2``.
+settings.register_profile("repeatable", PATIENT, derandomize=True, max_examples=100)
+# The first of them, in `make test`; `make test-slow` tries them all.
+settings.register_profile("quick", PATIENT, derandomize=True, max_examples=25)
 settings.register_profile("random", PATIENT, max_examples=500, print_blob=True)
 settings.load_profile("repeatable")
 
@@ -108,10 +111,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One for each core, and for the slow tests one more: they wait for most of their time."""
-    cores = os.cpu_count() or 1
-    return cores + 1 if config.getoption("markexpr") == "slow" else cores
+def pytest_xdist_auto_num_workers() -> int:
+    """One for each core, and one more: some tests wait for what they have started."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -119,7 +121,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     What waits longest comes first: begun last, all but one of the workers would wait for it.
     """
-    items.sort(key=lambda item: not {"e2e", "deploy"} & set(item.path.parts))
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/e2e/", "tests/deploy/")))
     for asked in ("image", "long"):
         if not config.getoption(f"--{asked}"):
             left = [item for item in items if item.get_closest_marker(asked)]

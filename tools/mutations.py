@@ -17,6 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[1]
 NOT_COPIED = shutil.ignore_patterns(".venv", ".git", "__pycache__", "dist", "_site", ".*_cache")
 LEAST_FOUND = 0.9
+QUICK = ("--hypothesis-profile=quick",)  # as `make test` has it
 FAILED = 1  # pytest's exit status if tests failed; all others mean that it could not run them
 
 
@@ -73,7 +74,11 @@ def is_found(tree: Path, fault: dict[str, str], tests: Sequence[str]) -> bool:
     path.write_text(text.replace(fault["was"], fault["is"]), encoding="utf-8")
     try:
         done = subprocess.run(
-            [*(sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-m", "not slow"), *tests],
+            [
+                *(sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-m", "not slow"),
+                *QUICK,
+                *tests,
+            ],
             cwd=tree,
             env={"PYTHONPATH": str(tree), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,

@@ -149,7 +149,7 @@ def test_engines_are_busy_in_proportion_to_the_cores() -> None:
     assert row[2:] == (100, 40, 90, 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(SCENARIOS, st.lists(st.integers(0, 30_000), min_size=2, max_size=6))
 def test_the_order_of_questions_changes_no_answer(
     scenario: dict[str, Any], moments: list[int]
@@ -174,7 +174,7 @@ def test_the_order_of_questions_changes_no_answer(
     assert answers(moments) == answers(sorted(moments, reverse=True))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(SCENARIOS)
 def test_samples_add_up_to_the_truth_but_for_rounding(scenario: dict[str, Any]) -> None:
     clock = ManualClock()

@@ -13,7 +13,7 @@ def _population(**keys: object) -> Population:
     return Population(describe({"devices": [A10, A10], **keys}, "test"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(SCENARIOS)
 def test_parts_add_up_to_the_union_of_the_demands(scenario: dict[str, Any]) -> None:
     bursts = _population(**scenario).bursts(0, 0, 8 * SECOND)
@@ -22,7 +22,7 @@ def test_parts_add_up_to_the_union_of_the_demands(scenario: dict[str, Any]) -> N
     assert sum(parts) == busy_ns(bursts) <= 8 * SECOND
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(SCENARIOS)
 def test_segments_follow_one_another_without_overlap(scenario: dict[str, Any]) -> None:
     reached = 0

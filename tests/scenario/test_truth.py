@@ -13,7 +13,7 @@ from tests.scenario.truth import truth_of
 DOCKER = "4f1c6f3f0e3b2b6dd7a3a7c0f5a2d4e1b8c9d0a1f2e3c4b5a69788796a5b4c3d"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(SCENARIOS)
 def test_owners_add_up_to_their_device_and_namespaces_to_their_pods(
     scenario: dict[str, Any],
@@ -28,7 +28,7 @@ def test_owners_add_up_to_their_device_and_namespaces_to_their_pods(
         assert truth.namespace_core_ns.get(("n", device.uuid), 0) == named
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(SCENARIOS)
 def test_the_truth_of_two_parts_adds_up_to_the_whole(scenario: dict[str, Any]) -> None:
     asked = node(devices=2, **scenario)

@@ -159,7 +159,7 @@ def inputs(scheme: Scheme) -> st.SearchStrategy[Case]:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples * 3 // 5)
 @given(data=st.data())
 def test_any_input_gives_allocations_that_can_be_true(scheme: Scheme, data: st.DataObject) -> None:
     described, facts = data.draw(inputs(scheme))
@@ -176,7 +176,7 @@ def test_any_input_gives_allocations_that_can_be_true(scheme: Scheme, data: st.D
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 5)
 @given(data=st.data())
 def test_no_input_makes_the_registry_meet_a_defect(scheme: Scheme, data: st.DataObject) -> None:
     decoded = decode(*data.draw(inputs(scheme)))
@@ -184,7 +184,7 @@ def test_no_input_makes_the_registry_meet_a_defect(scheme: Scheme, data: st.Data
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-@settings(max_examples=30)
+@settings(max_examples=settings().max_examples // 3)
 @given(data=st.data())
 def test_container_has_each_device_at_most_once(scheme: Scheme, data: st.DataObject) -> None:
     described, facts = data.draw(inputs(scheme))

@@ -121,7 +121,10 @@ def test_what_is_seen_is_never_of_two_processes(proc: FakeProc) -> None:
     assert all(process.paths == (f"/{process.start}",) for process in some)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=settings().max_examples // 2,
+)
 @given(content=st.binary(max_size=200))
 def test_garbled_files_are_not_known_and_never_an_error(proc: FakeProc, content: bytes) -> None:
     directory = proc.root / "7"

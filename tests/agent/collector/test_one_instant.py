@@ -206,7 +206,7 @@ def of_card(rows: dict[tuple[str, ...], Row], uuid: str) -> int:
 
 
 @pytest.mark.parametrize("face", [in_text, in_document])
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 4)
 @given(st.lists(STEPS, max_size=12))
 def test_the_parts_add_up_in_each_snapshot(face: Face, steps: list[Step]) -> None:
     run = Run()
@@ -218,7 +218,7 @@ def test_the_parts_add_up_in_each_snapshot(face: Face, steps: list[Step]) -> Non
             assert abs(of_card(rows, card.uuid) - (seen - run.began_ns - SECOND)) <= ROUNDING_NS
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 4)
 @given(st.lists(STEPS, max_size=12))
 def test_no_counter_of_them_falls(steps: list[Step]) -> None:
     run, before = Run(), dict[tuple[tuple[str, ...], str], float]()

@@ -92,7 +92,7 @@ def by_process(windows: Sequence[Window]) -> Counter[int]:
 periods = st.sampled_from([100_000, 166_667, 200_000, 500_000])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings().max_examples * 2)
 @given(
     seed=st.integers(0, 2**32),
     period=periods,
@@ -117,7 +117,7 @@ def test_seldom_reads_find_what_a_read_in_each_second_finds(
     assert all(abs(ns) <= len(seldom) * (period * 1000 + 10**7) for ns in off_ns.values())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings().max_examples * 2)
 @given(
     seed=st.integers(0, 2**32),
     period=periods,

@@ -105,7 +105,7 @@ def life_of(random: Random, *, inherits: bool) -> tuple[Forgetful, list[Job], Li
     return device, jobs, Life(random, device, jobs)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 @given(seeds)
 def test_a_process_loses_only_what_it_used_after_the_last_look(random: Random) -> None:
     device, jobs, life = life_of(random, inherits=False)
@@ -115,7 +115,7 @@ def test_a_process_loses_only_what_it_used_after_the_last_look(random: Random) -
         assert life.named[job.pid] >= life.seen_us[job.pid] * 1000 - slack_ns, job
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 @pytest.mark.parametrize("inherits", [False, True])
 @given(seeds)
 def test_no_process_has_what_another_used(inherits: bool, random: Random) -> None:  # noqa: FBT001

@@ -145,7 +145,7 @@ def naming_of(
     return attribute_samples(parts, [row(r.pid, r.timestamp_us, r.core) for r in rows])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(SCENARIOS)
 def test_samples_told_apart_are_off_by_one_sample_a_process_at_most(
     scenario: dict[str, Any],

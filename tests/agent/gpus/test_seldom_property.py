@@ -118,7 +118,7 @@ def turns_of(random: Random, pids: Sequence[int | None] = (None, *PIDS)) -> list
 seeds = st.integers(0, 2**32).map(Random)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings().max_examples * 2)
 @given(seeds)
 def test_windows_are_contiguous_and_nothing_is_counted_twice(random: Random) -> None:
     device, turns = device_of(random), turns_of(random)
@@ -138,7 +138,7 @@ def test_windows_are_contiguous_and_nothing_is_counted_twice(random: Random) -> 
         assert sum(w.busy.core or 0 for w in windows) <= worked_ns
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings().max_examples * 2)
 @given(seeds)
 def test_no_process_gets_more_than_it_used(random: Random) -> None:
     device = device_of(random, ["samples"])
@@ -150,7 +150,7 @@ def test_no_process_gets_more_than_it_used(random: Random) -> None:
         assert ns <= device.by_pid[pid] * 1000 + slack_ns
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings().max_examples * 2)
 @given(seeds)
 def test_what_always_works_never_reads_zero_and_is_soon_observed_again(random: Random) -> None:
     device, turns = device_of(random), turns_of(random, [7])
@@ -162,7 +162,7 @@ def test_what_always_works_never_reads_zero_and_is_soon_observed_again(random: R
     assert all(not window.unobserved_ns for read in later for window in read.windows)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings().max_examples * 2)
 @given(seeds)
 def test_without_a_step_all_that_the_ring_keeps_is_observed(random: Random) -> None:
     device, turns = device_of(random, ["samples"]), calm(random, [None, *PIDS])

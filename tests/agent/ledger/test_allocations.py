@@ -518,7 +518,7 @@ histories = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 2)
 @given(histories)
 def test_allocations_that_come_change_and_disagree_let_no_counter_fall(
     history: Histories,

@@ -1,13 +1,12 @@
 """Facts are built for their first reader, and show the state when their cycle ended."""
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from exporter.model import MemoryHeld, Owner, Unmeasured
 from tests.agent.ledger.node import GPU, GROUP, A, B, Node, window
 from tests.agent.ledger.test_allocations import OTHER, SIDE, WHOLE_POD, Histories, histories
 
 
-@settings(max_examples=100, deadline=None)
 @given(histories)
 def test_facts_read_late_are_those_of_their_cycle(history: Histories) -> None:
     node = Node((GPU, OTHER))

@@ -264,7 +264,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 2)
 @given(steps)
 def test_accounts_never_fall_and_books_balance_over_any_history(
     history: list[tuple[float, dict[int, dict[int, int]], dict[int, DeviceState], int, bool]],

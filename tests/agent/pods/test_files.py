@@ -158,7 +158,7 @@ def test_one_that_rests_is_not_up_and_looks_at_once_when_it_is_wanted(
     assert "pods_files" not in {thread.name for thread in threading.enumerate()}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 @given(
     st.lists(
         st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1)

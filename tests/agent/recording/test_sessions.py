@@ -129,7 +129,7 @@ def test_a_simulated_node_is_replayed_byte_for_byte(
 
 
 @given(SCENARIOS, st.lists(st.floats(0.2, 20), min_size=3, max_size=6))
-@hypothesis_settings(max_examples=15, deadline=None)
+@hypothesis_settings(max_examples=hypothesis_settings().max_examples // 7)
 def test_any_node_is_replayed_byte_for_byte(
     tmp_path_factory: pytest.TempPathFactory, scenario: dict[str, Any], steps: list[float]
 ) -> None:
