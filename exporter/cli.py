@@ -39,7 +39,7 @@ class _Command(NamedTuple):
 
     ``settings``: whether it has the flags of the settings. ``required``: the required arguments in
     its usage line. ``wing``: whether it is the agent's, or an answer for people. ``here``: whether
-    that answer can be of this node.
+    that answer can be of this node. ``module``: the name of its module, if that is another.
     """
 
     name: str
@@ -48,6 +48,7 @@ class _Command(NamedTuple):
     required: str = ""
     wing: str = "agent"
     here: bool = False
+    module: str = ""
 
     @property
     def function(self) -> Callable[..., int]:
@@ -62,7 +63,8 @@ class _Command(NamedTuple):
 
     @property
     def _module(self) -> Any:  # noqa: ANN401 - each has a function of its own name
-        return import_module(f"exporter.{self.wing}.commands.{self.name.replace('-', '_')}")
+        name = self.module or self.name.replace("-", "_")
+        return import_module(f"exporter.{self.wing}.commands.{name}")
 
 
 _COMMANDS = {
@@ -82,6 +84,7 @@ _COMMANDS = {
             "bill",
             "what the GPUs that a Prometheus watches cost, and who pays for what",
             wing=_ANSWERS,
+            module="closed",
         ),
         _Command(
             "why",

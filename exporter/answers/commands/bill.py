@@ -31,11 +31,11 @@ from exporter.shown.printable import clean
 
 _OK, _NOTHING = 0, 2
 _FORMATS = ("table", "json", "csv", "focus")
-_SHORTEST_S = 60  # of a range
+SHORTEST_S = 60  # of a range
 _LEAST_HOURS = 0.005  # less would be said as 0.00
 _HOUR_S = 3600
 _LESS = "a shorter range (--since, --until) or fewer targets (--target)"
-_LONGEST_S = 120.0  # of an answer, as Prometheus has it
+LONGEST_S = 120.0  # of an answer, as Prometheus has it
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -84,28 +84,32 @@ def bill(arguments: Namespace) -> int:
     """Print a bill. The exit status is 0; 2 if there is none."""
     now_s = int(time.time())
     try:
-        since_s, until_s = range_of(arguments, now_s, _SHORTEST_S)
+        since_s, until_s = range_of(arguments, now_s, SHORTEST_S)
         if moment(arguments.until, now_s) > now_s:
-            _warn(arguments, "--until is in the future: the bill ends now")
+            warned(arguments, "--until is in the future: the bill ends now")
         prices = given_prices(arguments)
-        if why := _at_odds(arguments):
-            return _refused(arguments, why)
+        if why := at_odds(arguments):
+            return refused(arguments, why)
         with progress() as shown:
             prometheus = far_prometheus(
-                arguments, asked=_say(shown), all_stores=True, timeout_s=_LONGEST_S, less=_LESS
+                arguments,
+                asked=progress_of(shown),
+                all_stores=True,
+                timeout_s=LONGEST_S,
+                less=_LESS,
             )
             reading = Reading(arguments, prices, since_s, until_s)
             for begin_s, end_s in days_of(since_s, until_s):
                 reading.read(prometheus, begin_s, end_s)
             found = reading.bill()
             if found is None:
-                return _refused(arguments, why_none(prometheus, until_s))
+                return refused(arguments, why_none(prometheus, until_s))
             if not found.rows:
                 why = f"{prometheus.address} has no card of which anything was counted"
-                return _refused(arguments, why)
+                return refused(arguments, why)
     except (NoAnswerError, PriceError, ValueError, OSError) as error:
-        return _refused(arguments, said(error))
-    return _write(found, arguments, urlsplit(prometheus.address).hostname or "")
+        return refused(arguments, said(error))
+    return write_bill(found, arguments, urlsplit(prometheus.address).hostname or "")
 
 
 def given_prices(arguments: Namespace) -> Prices:
@@ -120,7 +124,7 @@ def given_prices(arguments: Namespace) -> Prices:
     return replace(prices, flat=flat, currency=arguments.currency or prices.currency)
 
 
-def _at_odds(arguments: Namespace) -> str:
+def at_odds(arguments: Namespace) -> str:
     """Why these flags make no bill; empty if they do."""
     for flag, given in (("--url", arguments.url), ("-n", arguments.namespace)):
         if given:
@@ -179,17 +183,17 @@ class Reading:
                 f"no pod has label_{sanitized(self.key)} in {POD_INFO}: exporters give it the "
                 "labels that --pods.labels names"
             )
-        if first_s - since_s > _SHORTEST_S:
-            _warn(
+        if first_s - since_s > SHORTEST_S:
+            warned(
                 self.arguments,
                 f"the first data is of {written(int(first_s))}, and the bill begins there: "
                 "before, nothing was scraped, or it is past the retention of this Prometheus",
             )
         for line in self.remarks.lines():
-            _warn(self.arguments, line)
+            warned(self.arguments, line)
         made, by = summed(self.bills, int(first_s)), self.by
         if by in {"user", "account"} and (unnamed := _unnamed_hours(made)) >= _LEAST_HOURS:
-            _warn(
+            warned(
                 self.arguments,
                 f"{unnamed:.2f} GPU hours of groups have no {by} and stand under their kind: of "
                 "jobs shorter than a scrape, or mgpu_group_info does not say it "
@@ -241,7 +245,7 @@ def _of(known: Callable[[str], object]) -> Callable[[str], object]:
     return read
 
 
-def _say(shown: Progress) -> Callable[[int, int, str], None]:
+def progress_of(shown: Progress) -> Callable[[int, int, str], None]:
     """Says how far the longest question is, then how long the looks at single steps will take."""
     most, began_s = 0.0, 0.0
 
@@ -260,7 +264,7 @@ def _is_parquet(arguments: Namespace) -> bool:
     return str(arguments.output).endswith(".parquet")
 
 
-def _write(found: Bill, arguments: Namespace, account: str) -> int:
+def write_bill(found: Bill, arguments: Namespace, account: str) -> int:
     """Writes a bill in the format that was asked for; the exit status."""
     form, text, data = arguments.format, "", b""
     if _is_parquet(arguments):  # by the name of --output
@@ -278,14 +282,16 @@ def _write(found: Bill, arguments: Namespace, account: str) -> int:
     try:
         Path(arguments.output).write_bytes(data or text.encode())
     except OSError as error:
-        return _refused(arguments, f"--output: {arguments.output}: {error.strerror}")
+        return refused(arguments, f"--output: {arguments.output}: {error.strerror}")
     return _OK
 
 
-def _refused(arguments: Namespace, why: str) -> int:
-    _warn(arguments, why)
+def refused(arguments: Namespace, why: str) -> int:
+    """Says why there is no bill; the exit status."""
+    warned(arguments, why)
     return _NOTHING
 
 
-def _warn(arguments: Namespace, why: str) -> None:
+def warned(arguments: Namespace, why: str) -> None:
+    """Says something of a bill beside it."""
     warn(f"{arguments.program} bill: {clean(why, longest=None)}")

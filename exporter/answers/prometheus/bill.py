@@ -147,7 +147,8 @@ def _noted(rows: Iterable[BillRow]) -> Iterator[BillRow]:
         groups[card.node, card.uuid, row.period, row.payer, card.model, row.hourly].append(row)
     for _, mine in sorted(groups.items(), key=lambda each: each[0]):
         noted = sum(row.borrowed_ms for row in mine)
-        for row in sorted(mine, key=lambda row: row.part):
+        some = [row for row in mine if row.milliseconds or row.cost]
+        for row in sorted(some, key=lambda row: row.part):
             yield row if row.borrowed_ms == noted else replace(row, borrowed_ms=noted)
             noted = 0
 
@@ -217,7 +218,7 @@ def _card_rows(
     borrowed: dict[Period, dict[Payer, int]] = defaultdict(lambda: defaultdict(int))
     for day in card.days():
         for hours, shares in _divided(card, day, hourly, by_hour=0 < step_s < _DAY_S):
-            period = _period(hours.start * _HOUR_S, step_s, whole)
+            period = period_of(hours.start * _HOUR_S, step_s, whole)
             for (payer, part), (milliseconds, cost) in shares.items():
                 key = payer.of(by), part
                 before = found[period].get(key, _Share(0, 0))
@@ -260,7 +261,7 @@ def _divided(
         yield range(hour, hour + 1), shares
 
 
-def _period(at_s: int, step_s: int, whole: Period) -> Period:
+def period_of(at_s: int, step_s: int, whole: Period) -> Period:
     """The period that a time is in; weeks begin on Monday."""
     if not step_s:
         return whole

@@ -27,21 +27,24 @@ def as_parquet(rows: Iterable[Mapping[str, Any]]) -> bytes:
     found = list(rows)
     columns = {}
     for name in found[0] if found else ():
-        columns[name] = pa.array([_value(name, row[name]) for row in found], _type(name))
+        columns[name] = pa.array([value_of(name, row[name]) for row in found], type_of(name))
     out = io.BytesIO()
     parquet.write_table(pa.table(columns), out)
     return out.getvalue()
 
 
-def _type(name: str) -> Any:  # noqa: ANN401 - pyarrow's
+def type_of(name: str) -> Any:  # noqa: ANN401 - pyarrow's
+    """The type of a column of FOCUS."""
     pa = import_module("pyarrow")
     if name.endswith(_TIMES):
         return pa.timestamp("us", tz="UTC")
     return pa.decimal128(_PRECISION, _SCALE) if name.endswith(_NUMBERS) else pa.string()
 
 
-def _value(name: str, value: Any) -> Any:  # noqa: ANN401 - of any column
+def value_of(name: str, value: Any) -> Any:  # noqa: ANN401 - of any column
+    """A value of a column of FOCUS as pyarrow takes it."""
     if name.endswith(_TIMES):
         return datetime.fromisoformat(value)
     # Arrow refuses a decimal with more digits after the point than its type has.
-    return value.quantize(_LAST_DIGIT) if name.endswith(_NUMBERS) and value is not None else value
+    is_long = isinstance(value, Decimal) and name.endswith(_NUMBERS)
+    return value.quantize(_LAST_DIGIT) if is_long else value

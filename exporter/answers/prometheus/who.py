@@ -33,12 +33,13 @@ class Owner(NamedTuple):
 
 
 class CardFacts(NamedTuple):
-    """A card, its node as Prometheus names it, and the labels of the card and of its node."""
+    """A card, its node as Prometheus names it, their labels, and its target's label ``cluster``."""
 
     uuid: str
     node: str
     model: str
     node_labels: Mapping[str, str]
+    cluster: str = ""
 
 
 class CardPart(NamedTuple):
@@ -131,7 +132,8 @@ class Who:
             for begin_s, end_s in pairwise([*cuts, one.end_s]):
                 model, shown = models.get(begin_s, model), labels.get(begin_s, shown)
                 own = self._nodes.wanted_of(target)
-                facts = CardFacts(uuid, node, model, {**own, **dict(shown)})
+                known = {**own, **dict(shown)}
+                facts = CardFacts(uuid, node, model, known, target.get("cluster", ""))
                 parts.append(CardPart(begin_s, end_s, min(begin_s, one.began_s), facts))
         return parts
 

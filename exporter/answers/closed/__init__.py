@@ -1,0 +1,1 @@
+"""Closed days: the books of a day, written once, of which any longer bill is the sum."""
