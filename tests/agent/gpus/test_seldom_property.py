@@ -1,7 +1,8 @@
 """Reads in the default rhythm, whatever happens to clocks, cycles and rings: the books hold."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
@@ -136,6 +137,39 @@ def test_windows_are_contiguous_and_nothing_is_counted_twice(random: Random) -> 
         woken = sum(b[2] is not None and a[2] is None for a, b in pairwise(turns))
         worked_ns = (device.worked + device.period + woken * device.period // 2) * 1000
         assert sum(w.busy.core or 0 for w in windows) <= worked_ns
+
+
+class CallFailedError(Exception):
+    """A call of the driver that fails."""
+
+
+@dataclass
+class FailingDevice(Device):
+    """A device of whose calls some fail, one in ``every``."""
+
+    every: int = 7
+    calls: int = 0
+
+    def _newer(self, newer_than_us: int) -> Iterator[tuple[int, int | None, int]]:
+        self.calls += 1
+        if not self.calls % self.every:
+            raise CallFailedError
+        return super()._newer(newer_than_us)
+
+
+@settings(deadline=None)
+@given(seeds)
+def test_calls_that_fail_lose_no_window(random: Random) -> None:
+    device = FailingDevice("samples", random.choice(STAMPS), every=random.randint(3, 9))
+    cursor, windows = WindowCursor(device, device), list[Window]()
+    cursor.next()
+    for wait_s, _, pid in calm(random, [None, *PIDS]):
+        device.working_pid = pid
+        device.pass_time(round(wait_s * SECOND))
+        with suppress(CallFailedError):
+            if cursor.is_due(EVERY_NS):
+                windows += cursor.next()
+    assert all(a.end_unix_ns == b.start_unix_ns for a, b in pairwise(windows))
 
 
 @settings(max_examples=settings().max_examples * 2)

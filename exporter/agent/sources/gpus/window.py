@@ -144,10 +144,11 @@ class WindowCursor:
             self._begin(unix_us, mono_us)
             return ()
         self._read_us, self.rows_read_us = None, mono_us
+        # Before the cut, which nothing may follow that can fail: its windows would be lost.
+        self._learn_depth(mono_us)
         windows = self._measured(mono_us) or self._without_stamps(mono_us)
         if windows and (windows[-1].methods.busy == "samples" or not windows[-1].busy.core):
             self._read_us = mono_us  # all that there was; else the next cycle may have more
-            self._learn_depth(mono_us)
         self._is_between = False
         return windows
 
@@ -496,9 +497,6 @@ class WindowCursor:
         # seldom, once a driver has shown what it keeps.
         if not self._is_asked_seldom or mono_us < self._learn_at_us:
             return
-        if self._learn_at_us:
-            self._learn_in_us = min(4 * self._learn_in_us, RELEARN_MOST_US)
-        self._learn_at_us = mono_us + self._learn_in_us
         depths = []
         for engine in QUANTITIES:
             samples = self._reader.busy_samples(engine, 0)
@@ -509,6 +507,9 @@ class WindowCursor:
             elif self._reader.utilization(engine) is not None:
                 depths.append(0)
         self._longest_us = min(depths, default=0) / PARTS_OF_RING
+        if self._learn_at_us:
+            self._learn_in_us = min(4 * self._learn_in_us, RELEARN_MOST_US)
+        self._learn_at_us = mono_us + self._learn_in_us
 
     def _learn_period(self, start: int, samples: Sequence[BusySample]) -> None:
         """Sets the period to the median of the newest gaps."""

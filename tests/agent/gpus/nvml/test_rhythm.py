@@ -72,6 +72,18 @@ def test_a_lost_device_is_noticed_in_the_next_second(one: Node) -> None:
     assert reads(one, 1)[0].state is DeviceState.LOST
 
 
+def test_a_device_lost_after_its_rings_were_read_loses_no_window(one: Node) -> None:
+    settled(one)
+    seen = reads(one, 9)
+    one.fail(Fault("error", "nvmlDeviceGetFieldValues", gpu=0, code=15))
+    seen += reads(one, 1)
+    assert seen[-1].state is DeviceState.LOST
+    one.fail()
+    windows = [window for each in (*seen, *reads(one, 10)) for window in each.windows]
+    assert len(windows) >= 15
+    assert all(a.end_unix_ns == b.start_unix_ns for a, b in pairwise(windows))
+
+
 def test_where_lists_cost_much_the_rows_say_who_is_new(one: Node) -> None:
     settled(one)
     one.ask("take", 2_000_000)  # each call of the driver, from now on

@@ -68,6 +68,7 @@ class NvmlDevice:
         self._board = BoardReader(library, found.handle, self._refusals, demand, self._phases)
         self._energy = NvmlEnergy(self._engines, self._refusals, clock, found.device.model)
         self._cursor = self._new_cursor()
+        self._cut: tuple[Window, ...] = ()  # windows that no reading has had yet
         self._presence, self._lists = Presence(), 0
         self._activity = InstanceActivity(library, self._refusals, clock, demand)
         self._end_ns: int | None = None
@@ -170,8 +171,9 @@ class NvmlDevice:
         if not is_due:
             self._energy.look()
         self._cursor.absent_until_us = self._presence.absent_until_us
-        windows = self._windows() if is_due else ()
-        active = frozenset([one.pid for window in windows for one in window.processes])
+        # If a later call fails, the next reading has what was cut here.
+        self._cut += self._windows() if is_due else ()
+        active = frozenset([one.pid for window in self._cut for one in window.processes])
         seen, memory = frozenset[int](), None
         if holds:
             if not is_due and not self._coreless:
@@ -187,6 +189,7 @@ class NvmlDevice:
         impossible = self._engines.take_impossible()
         rejected = dict.fromkeys(impossible, Unmeasured.REJECTED_SAMPLES)
         self._phases.add_up()  # for their costs
+        windows, self._cut = self._cut, ()
         return DeviceReading(
             device=self._as_shared(memory),
             window=windows[-1] if windows else None,
