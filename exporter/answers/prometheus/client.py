@@ -47,7 +47,8 @@ OF_SCRAPES = {
 }
 """Labels in which the targets of one place differ."""
 
-_NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
+NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
+"""Labels that name a target's node, the best first."""
 
 
 class Series(NamedTuple):
@@ -123,10 +124,10 @@ class Prometheus:
         places = [one for name, one in self._places if name not in OF_SCRAPES]
         return f"{{{','.join([named(names), *matchers, *places])}}}"
 
-    def either(self, names: Iterable[str], **own: str) -> str:
+    def either(self, names: Iterable[str], *matchers: str, **own: str) -> str:
         """The same by own labels, whether or not some of them were renamed."""
         known = list(names)
-        return " or ".join(self.selector(known, **chosen) for chosen in renamings(**own))
+        return " or ".join(self.selector(known, *matchers, **chosen) for chosen in renamings(**own))
 
     def at(self, expression: str, unix_s: float | None = None) -> list[Series]:
         """The series of an instant query, with one sample each or, of a range, with all of them.
@@ -334,7 +335,7 @@ def _sample(pair: object) -> tuple[float, float]:
 
 def node_of(labels: Labels) -> str:
     """The target's node by its labels; "" if they do not name it."""
-    return next((labels[name] for name in _NODE_LABELS if labels.get(name)), "")
+    return next((labels[name] for name in NODE_LABELS if labels.get(name)), "")
 
 
 def place_of(labels: Labels) -> str:

@@ -17,7 +17,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from exporter.answers.terminal.details import joined, marked
-from exporter.answers.terminal.feeds import Feed, Recollection, view_of
+from exporter.answers.terminal.feeds import Feed, GuidedFeed, Recollection, view_of
+from exporter.answers.terminal.fleet import Look
 from exporter.answers.terminal.report import names_of, nothing, sums, title
 from exporter.answers.terminal.table import Piece, Tone
 from exporter.answers.terminal.tree import CSS, STYLES, LineTree
@@ -40,7 +41,8 @@ r          reverse the order           z    freeze the figures
 /          filter by part of a name, user or command
 Esc        no filter                   q    quit
 
-CORE       time in use, of one whole GPU, averaged over seconds
+CORE       time in use, of one whole GPU, averaged over seconds; of
+           a node or a namespace without %: in GPUs
 OF ONE GPU the same as a bar; ┃ end of the allocation, ▓ beyond it
 LIMIT      the allocation, core and memory; 10%+ may use more where
            it is free; for a GPU: the sum of allocated core
@@ -114,6 +116,8 @@ class Top(App[None]):
         self._every_s = every_s
         self._recollection = Recollection()
         self._stop = threading.Event()
+        self._wake = threading.Event()  # something else is to be read, or nothing any more
+        self._look = Look()
         self._frozen = False
         self._shown = Overview(feed.name)
         self._problem = ""
@@ -141,6 +145,7 @@ class Top(App[None]):
     def on_unmount(self) -> None:
         """Stops reading the feed."""
         self._stop.set()
+        self._wake.set()
 
     @property
     def lines_shown(self) -> bool:
@@ -164,7 +169,8 @@ class Top(App[None]):
                 self.call_from_thread(self.show, view, problem)
             except RuntimeError:  # the screen is closed
                 return
-            self._stop.wait(self._every_s)
+            self._wake.wait(self._every_s)
+            self._wake.clear()
 
     # --- what is shown ---
 
@@ -172,6 +178,8 @@ class Top(App[None]):
         """Shows a view; None keeps the last one. The problem is shown in any case."""
         self._problem = problem
         if view is not None and not self._frozen:
+            if view.is_fleet and not self._shown.is_fleet:
+                self._arrange_by(SortKey.CORE)
             self._shown = view
             self._tree.show(view.lines)
         self._show_status()
@@ -217,8 +225,15 @@ class Top(App[None]):
         self._show_details(event.line)
 
     def on_line_tree_arranged(self) -> None:
-        """Shows the new layout or order around the table."""
+        """Shows the new layout or order around the table; of a fleet other rows may be wanted."""
         self._show_status()
+        if isinstance(self._feed, GuidedFeed):
+            now, height = self._tree.arrangement, self._tree.size.height
+            look = Look(max(height, LOW_ROWS), not now.fits, now.opened, now.needle, now.by)
+            if look != self._look:
+                self._look = look
+                self._feed.look(look)
+                self._wake.set()
 
     def on_click(self, event: events.Click) -> None:
         """Sorts by the column whose title was clicked."""

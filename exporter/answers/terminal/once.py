@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.answers.terminal.feeds import Feed, FeedResult, view_of
+from exporter.answers.terminal.feeds import Feed, FeedResult, GuidedFeed, view_of
 from exporter.answers.terminal.report import report
 from exporter.answers.terminal.view import Overview
 from exporter.console.output import is_terminal, say
@@ -21,18 +21,29 @@ def print_once(feed: Feed, wait_ns: int) -> int:
     if wait_ns:
         feed.read()
         watch(wait_ns)
-    return print_result(feed.read(), feed.name)
+    if not isinstance(feed, GuidedFeed):
+        return print_result(feed.read(), feed.name)
+    status = OK
+    for number, part in enumerate(feed.parts()):  # of a fleet one after the other, as they come
+        status = max(status, print_result(part, feed.name, is_part=number > 0))
+    return status
 
 
-def print_result(result: FeedResult, name: str, document: Mapping[str, Any] | None = None) -> int:
-    """Print the document, or without one a table."""
+def print_result(
+    result: FeedResult,
+    name: str,
+    document: Mapping[str, Any] | None = None,
+    *,
+    is_part: bool = False,
+) -> int:
+    """Print the document, or without one a table; a part of one has no title."""
     view = view_of(result, name)
     if document is not None:
         say(json.dumps(document, indent=2) + "\n")
     else:
         width = shutil.get_terminal_size().columns if is_terminal() else None
         coloured = is_terminal() and not os.environ.get("NO_COLOR")
-        say(report(view, width, coloured=coloured), coloured=coloured)
+        say(report(view, width, coloured=coloured, is_part=is_part), coloured=coloured)
     return status_of(view)
 
 

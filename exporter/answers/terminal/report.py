@@ -5,7 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from exporter.answers.terminal import table
 from exporter.answers.terminal.table import Piece, Tone
-from exporter.answers.terminal.view import Arrangement, Figure, Line, LineKind, Overview, rows
+from exporter.answers.terminal.view import (
+    Arrangement,
+    Figure,
+    Line,
+    LineKind,
+    Overview,
+    SortKey,
+    rows,
+)
 from exporter.model import Unmeasured
 from exporter.shown.printable import utc
 from exporter.shown.reasons import UNMEASURED
@@ -24,13 +32,14 @@ _COLOURS = {
 _END = "\x1b[0m"
 
 
-def report(view: Overview, width: int | None, *, coloured: bool) -> str:
-    """Title, troubles, table, and the reason for each question mark."""
-    shown = rows(view.lines, Arrangement(deepest=4))
+def report(view: Overview, width: int | None, *, coloured: bool, is_part: bool = False) -> str:
+    """Title, troubles, table, and the reason for each question mark; a part has no title."""
+    by = SortKey.CORE if view.is_fleet else SortKey.NAME
+    shown = rows(view.lines, Arrangement(by, deepest=4))
     cells = max(width or WIDE, NARROW)
     past = any(len(row.line.past) > 1 for row in shown)
     layout = table.layout(cells, table.longest_name(shown), past=past)
-    lines = [[Piece(title(view), Tone.STRONG)], [Piece(sums(view))]]
+    lines = [] if is_part else [[Piece(title(view), Tone.STRONG)], [Piece(sums(view))]]
     lines += [[Piece(f"! {trouble}", Tone.OVER)] for trouble in view.troubles]
     lines += [[], table.head(layout, names_of(view)), *(table.line(row, layout) for row in shown)]
     lines += [] if shown else [[Piece(nothing(view), Tone.UNKNOWN)]]
@@ -77,7 +86,7 @@ def nothing(view: Overview) -> str:
 def names_of(view: Overview) -> str:
     """The title of the column of names: what the levels of lines are."""
     if not view.without_pods:
-        return table.NAMES
+        return table.NAMES_OF_FLEET if view.is_fleet else table.NAMES
     nouns = list(view.groups)
     owner = nouns[0] if len(nouns) == 1 else "owner"
     return f"GPU / {owner.upper()} / PROCESS"

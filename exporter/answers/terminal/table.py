@@ -43,6 +43,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _FULL, _BEYOND, _MARK, _FREE = "█", "▓", "┃", "·"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _GAP = "·"
+_MANY = {LineKind.NAMESPACE, LineKind.NODE}
 
 
 # --- cells ---
@@ -60,12 +61,14 @@ def tone_of(line: Line, figure: Figure) -> Tone:
 
 
 def core(line: Line, _: int) -> Cell:
-    """The core in use, in percent of a GPU."""
-    return _value(line, line.core, percent)
+    """The core in use, in percent of a GPU; of more than GPUs and what is on them, in GPUs."""
+    return _value(line, line.core, "{:.1f}".format if line.kind in _MANY else percent)
 
 
 def core_limit(line: Line, _: int) -> Cell:
     """The allocated core in percent; with ``+`` where more is allowed as long as it is free."""
+    if line.kind in _MANY:
+        return _given(line.core.limit, "{:.1f}".format, Tone.FAINT)
     more = "+" * line.core.may_borrow
     return _given(line.core.limit, lambda share: percent(share) + more, Tone.FAINT)
 
@@ -94,7 +97,12 @@ def bar(line: Line, cells: int) -> Cell:
     """Core in use as a bar with a mark at the end of the allocation, or why it is not known."""
     if line.ended:
         return [Piece("ended"[:cells], Tone.FAINT)]
-    return _bar_or_why(line, line.core, line.core.value, line.core.limit, cells)
+    if line.kind is LineKind.NAMESPACE:  # has no whole
+        return []
+    value, limit = (
+        None if of is None else of / line.gpus for of in (line.core.value, line.core.limit)
+    )
+    return _bar_or_why(line, line.core, value, limit, cells)
 
 
 def memory_bar(line: Line, cells: int) -> Cell:
@@ -143,11 +151,13 @@ def spark(past: Past, cells: int) -> Cell:
 # --- the table ---
 
 NAMES = "GPU / POD / CONTAINER / PROCESS"
+NAMES_OF_FLEET = "NODE / GPU / POD / CONTAINER"
 LEAST_NAME = 24
 GOOD_NAME = 30  # before columns of rank EXTRA take room
 EXTRA = 7
 _OPEN, _SHUT, _LEAF = "▾ ", "▸ ", "  "
 _TONES = {
+    LineKind.PLACES: Tone.STRONG,
     LineKind.DEVICE: Tone.STRONG,
     LineKind.NOWHERE: Tone.STRONG,
     LineKind.ENDED: Tone.FAINT,

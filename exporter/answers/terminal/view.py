@@ -13,6 +13,9 @@ from exporter.shown.marks import BEYOND, Mark
 class LineKind(StrEnum):
     """The kind of thing that a line shows."""
 
+    PLACES = "sums"  # of namespaces or nodes, each a line below
+    NAMESPACE = "namespace"
+    NODE = "node"
     DEVICE = "GPU"
     NOWHERE = "no GPU"  # allocations whose device is not known
     POD = "pod"
@@ -57,7 +60,8 @@ class Line:
     ``letters`` is the process's type as nvidia-smi shows it. ``past`` is the core of the last
     minutes, oldest first. ``details`` are by name. ``also`` are words that the filter finds it by,
     besides its name. ``watts`` and ``celsius`` are a device's. ``marks``: what is wrong with it.
-    ``ended``: it is not there any more.
+    ``ended``: it is not there any more. ``gpus`` is what the core is drawn against. ``unread``:
+    what is below is read once the line is open.
     """
 
     key: Key
@@ -76,6 +80,8 @@ class Line:
     celsius: float | None = None
     marks: tuple[Mark, ...] = ()
     ended: bool = False
+    gpus: float = 1.0
+    unread: bool = False
 
 
 def path(line: Line) -> str:
@@ -110,7 +116,7 @@ class Overview:
 
     ``troubles`` are sources that are down and other problems, each with advice. ``namespace``: only
     its pods are known, and ``totals`` are theirs. ``without_pods``: no node of it belongs to
-    Kubernetes.
+    Kubernetes. ``counted_pods``: how many there are, where not all have lines.
     """
 
     source: str
@@ -121,6 +127,7 @@ class Overview:
     totals: Totals = NO_TOTALS
     namespace: str = ""
     without_pods: bool = False
+    counted_pods: int | None = None
 
     @property
     def groups(self) -> dict[str, int]:
@@ -130,7 +137,13 @@ class Overview:
     @property
     def pods(self) -> int:
         """The number of pods on the devices."""
-        return len(self._owners(LineKind.POD))
+        known = self.counted_pods
+        return len(self._owners(LineKind.POD)) if known is None else known
+
+    @property
+    def is_fleet(self) -> bool:
+        """Whether its first lines are sums of nodes."""
+        return any(line.kind is LineKind.PLACES for line in self.lines)
 
     def _owners(self, kind: LineKind) -> set[Key]:
         """The names of owners on the devices: the end of their keys."""
@@ -180,6 +193,7 @@ class ShownLine(NamedTuple):
 _LARGEST_FIRST = {SortKey.CORE, SortKey.MEMORY, SortKey.SHARE}
 _LAST = (LineKind.ENDED, LineKind.REST, LineKind.NOWHERE)  # after all owners, or all devices
 _LEVELS = {LineKind.DEVICE: 1, LineKind.NOWHERE: 1, LineKind.CONTAINER: 3, LineKind.PROCESS: 4}
+_LEVELS |= dict.fromkeys((LineKind.NAMESPACE, LineKind.NODE), 1)
 _NEVER = 5  # the level of what has ended: shown only where somebody unfolds it
 _TENANTS = 2  # the level of all other kinds
 
@@ -193,13 +207,13 @@ def rows(lines: Sequence[Line], arrangement: Arrangement, height: int = 0) -> li
     found = [line for one in lines if (line := _matching(one, needle)) is not None]
     every = list(_rows(found, arrangement, 0))
     over = len(every) - height if arrangement.fits and not needle and height > 0 else 0
-    return _without_the_least(every, over) if over > 0 else every
+    return _without_the_least(every, over, arrangement.opened) if over > 0 else every
 
 
 def _rows(lines: Sequence[Line], arrangement: Arrangement, depth: int) -> Iterator[ShownLine]:
     for line in _sorted(lines, arrangement, by_index=depth == 0):
         shut = _is_shut(line, arrangement)
-        yield ShownLine(line, depth, hidden=shut and bool(line.children))
+        yield ShownLine(line, depth, hidden=shut and bool(line.children or line.unread))
         if not shut:
             yield from _rows(line.children, arrangement, depth + 1)
 
@@ -207,12 +221,14 @@ def _rows(lines: Sequence[Line], arrangement: Arrangement, depth: int) -> Iterat
 def _is_shut(line: Line, arrangement: Arrangement) -> bool:
     if line.key in arrangement.folded or line.key in arrangement.opened:
         return line.key in arrangement.folded
+    if line.unread and not line.children:
+        return True
     below = (_NEVER if one.ended else _LEVELS.get(one.kind, _TENANTS) for one in line.children)
     return min(below, default=0) > arrangement.deepest
 
 
 class _Block(NamedTuple):
-    """The rows of an owner, from ``start`` to before ``end``, and its GPU's row."""
+    """The rows of an owner or a node, from ``start`` to before ``end``, and the row above it."""
 
     importance: tuple[int, float]
     gpu: int
@@ -220,7 +236,9 @@ class _Block(NamedTuple):
     end: int
 
 
-def _without_the_least(every: list[ShownLine], over: int) -> list[ShownLine]:
+def _without_the_least(
+    every: list[ShownLine], over: int, opened: AbstractSet[Key]
+) -> list[ShownLine]:
     """The rows without those that say least, each counted in its GPU's row."""
     # An owner goes with all of its rows, so that no process is shown without its pod.
     blocks: list[_Block] = []
@@ -228,7 +246,7 @@ def _without_the_least(every: list[ShownLine], over: int) -> list[ShownLine]:
     for at, row in enumerate(every):
         if row.depth == 0:
             gpu = at
-        elif row.depth == 1:
+        elif row.depth == 1 and row.line.key not in opened:
             ends = (n for n in range(at + 1, len(every)) if every[n].depth <= 1)
             rank = _importance(row.line, every[gpu].line)
             blocks.append(_Block(rank, gpu, at, next(ends, len(every))))

@@ -3,7 +3,8 @@
 import asyncio
 import queue
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from textual.pilot import Pilot
 
 from exporter.answers.terminal.app import Top
 from exporter.answers.terminal.feeds import FeedResult
+from exporter.answers.terminal.fleet import Fleet, Look, Sums
 from exporter.answers.terminal.tree import LineTree
 from exporter.answers.terminal.view import LineKind, SortKey
 from exporter.httpclient import NoAnswerError
@@ -414,3 +416,49 @@ def test_frozen_figures_stand_until_they_are_let_go() -> None:
         await until(pilot, lambda: CHAT not in text(app))
 
     drive(feed, freeze)
+
+
+class GuidedSetFeed(SetFeed):
+    """The same of a fleet: it notes what the screen shows."""
+
+    def __init__(self, first: FeedResult) -> None:
+        super().__init__(first)
+        self.looks: list[Look] = []
+
+    def look(self, look: Look) -> None:
+        """Note it."""
+        self.looks.append(look)
+
+    def parts(self) -> Iterator[FeedResult]:
+        """Nothing: this feed is for a screen."""
+        yield from ()
+
+
+def fleet(*nodes: int) -> Fleet:
+    """Nodes, each with as many GPUs in use as its number."""
+    rows = [Sums({"instance": f"gpu-{one}"}, core=one, gpus=8.0) for one in nodes]
+    teams = [Sums({"namespace": "team-a"}, core=3.0, pods=9.0)]
+    return Fleet(Sums({}, nodes=300.0, gpus=2400.0, core=99.5, pods=9000.0), rows, teams)
+
+
+def test_of_a_fleet_what_is_open_or_filtered_is_asked() -> None:
+    feed = GuidedSetFeed(FeedResult(fleet=fleet(1, 7, 5)))
+
+    async def look(app: Top, pilot: Pilot[None]) -> None:
+        assert "core 99.50 of 2400 GPUs" in text(app)
+        assert "9000 pods" in text(app)
+        rows = ["namespaces", "team-a", "nodes, the largest of 300", "gpu-7", "gpu-5", "gpu-1"]
+        assert [name.partition(";")[0] for name in shown(app)] == rows
+        await pilot.press("j", "j", "j", "right")
+        await until(pilot, lambda: feed.looks[-1].opened == {("gpu-7",)})
+        [node] = sight(demo()).nodes
+        feed.say(FeedResult([replace(node, name="gpu-7")], fleet=fleet(1, 7, 5)))
+        feed.say(FeedResult([replace(node, name="gpu-7")], fleet=fleet(1, 7, 5)))
+        await until(pilot, lambda: any("A100" in name for name in shown(app)))
+        assert not any("gpu-7 0" in name for name in shown(app))  # its cards are below it
+        await pilot.press("left", "a")
+        await until(pilot, lambda: feed.looks[-1].all and not feed.looks[-1].opened)
+        await pilot.press("m", "slash", "c", "h")
+        await until(pilot, lambda: feed.looks[-1][3:] == ("ch", SortKey.MEMORY))
+
+    drive(feed, look)

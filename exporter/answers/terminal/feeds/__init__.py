@@ -6,6 +6,7 @@ Each feed returns typed facts as a tree: ``NodeSight``.
 from exporter.answers.terminal.feeds.feed import (
     Feed,
     FeedResult,
+    GuidedFeed,
     NamespaceFeed,
     NodeFeed,
     NodeSight,
@@ -17,6 +18,7 @@ from exporter.answers.terminal.feeds.feed import (
 __all__ = [
     "Feed",
     "FeedResult",
+    "GuidedFeed",
     "NamespaceFeed",
     "NodeFeed",
     "NodeSight",

@@ -1,10 +1,18 @@
 """The Protocol of all feeds, and the overview of what a feed brings."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from exporter.answers.terminal.details import ProcessCommand
+from exporter.answers.terminal.fleet import (
+    Fleet,
+    Look,
+    lines_of_fleet,
+    totals_of_fleet,
+    troubles_of_fleet,
+)
 from exporter.answers.terminal.lines import NodeContext, lines_of
 from exporter.answers.terminal.view import Line, Overview, Past, Totals
 from exporter.model import SeriesKey, Snapshot, sum_of_all, sum_of_known
@@ -35,11 +43,16 @@ class NodeSight:
 
 
 class FeedResult(NamedTuple):
-    """What a feed brings. ``namespace``: only its pods are known; "" stands for all."""
+    """What a feed brings. ``namespace``: only its pods are known; "" stands for all.
+
+    Of a ``fleet`` the nodes are those that are open. ``is_part``: there are other nodes.
+    """
 
     nodes: Sequence[NodeSight] = ()
     troubles: tuple[str, ...] = ()
     namespace: str = ""
+    fleet: Fleet | None = None
+    is_part: bool = False
 
 
 class Feed(Protocol):
@@ -61,6 +74,19 @@ class Feed(Protocol):
 
     def close(self) -> None:
         """Releases everything. A read in progress ends soon."""
+        ...
+
+
+@runtime_checkable
+class GuidedFeed(Feed, Protocol):
+    """A feed that brings what the screen shows, where all would be too much."""
+
+    def look(self, look: Look) -> None:
+        """Says what the screen shows. Any thread may."""
+        ...
+
+    def parts(self) -> Iterator[FeedResult]:
+        """All there is, a few nodes after the others; raises as ``read`` does."""
         ...
 
 
@@ -187,14 +213,26 @@ class Recollection:
 
 def view_of(result: FeedResult, name: str) -> Overview:
     """All nodes in one view; their names are shown where there are several."""
-    nodes, several = result.nodes, len(result.nodes) > 1
-    lines: list[Line] = []
+    nodes, fleet = result.nodes, result.fleet
+    several = len(nodes) > 1 or result.is_part or fleet is not None
+    lines: dict[str, list[Line]] = defaultdict(list)  # by node
     for node in nodes:
         shown = clean(node.name) if several else ""
-        lines += lines_of(
+        lines[shown] += lines_of(
             node.tree, NodeContext(shown, node.unix_ns, node.past, node.commands, node.earlier)
         )
     said = [f"{clean(n.name)}: {t}" if several else t for n in nodes for t in n.troubles]
+    if fleet is not None:
+        return Overview(
+            source=name,
+            unix_s=fleet.unix_s,
+            simulated=fleet.totals.simulated == 1,
+            troubles=(*result.troubles, *dict.fromkeys((*troubles_of_fleet(fleet), *said))),
+            lines=lines_of_fleet(fleet, lines),
+            totals=totals_of_fleet(fleet),
+            namespace=result.namespace,
+            counted_pods=round(fleet.totals.pods or 0),
+        )
     devices = [device for node in nodes for device in node.tree.devices]
     without_pods = [
         is_off_kubernetes(
@@ -209,7 +247,7 @@ def view_of(result: FeedResult, name: str) -> Overview:
         unix_s=max((node.unix_ns for node in nodes), default=0) / 1e9,
         simulated=any(node.simulated for node in nodes),
         troubles=(*result.troubles, *said),
-        lines=tuple(lines),
+        lines=tuple(line for some in lines.values() for line in some),
         totals=_of_pods(devices) if result.namespace else _of_devices(devices),
         namespace=result.namespace,
         without_pods=bool(nodes) and all(without_pods),

@@ -6,19 +6,23 @@
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from exporter.answers.prometheus.client import Grid, Prometheus, label, quoted
+from exporter.answers.prometheus.client import Grid, Prometheus, label, place_of, quoted
+from exporter.answers.prometheus.cutting import Cutter
 from exporter.answers.prometheus.lives import START, target_of
 from exporter.answers.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
 from exporter.answers.terminal.feeds.nodes import SIMULATED, Nodes
 from exporter.answers.terminal.feeds.series import Series, facts_from
+from exporter.answers.terminal.feeds.sums import SOURCE_UP, FleetSums
+from exporter.answers.terminal.fleet import Look
 from exporter.answers.terminal.view import Past
-from exporter.httpclient import NoAnswerError, TooLongError
+from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed, sum_of_all
+from exporter.shown.printable import clean
 from exporter.shown.tree import DeviceEntry, Others, tree_of
 
 _OWN = dict.fromkeys(
@@ -29,6 +33,9 @@ HISTORY_S, STEP_S = 600, 15
 LESS = "one namespace (-n) or one node (--target=instance=NODE)"
 MAX_SHOWN = 200_000  # series of owners, as 1,500 GPUs have them
 MAX_UUIDS = 64  # in one selector; for more, all devices are queried
+FEW_NODES = 8  # of which all is read at once; of more, sums and what is open
+MOST_OPEN = 16  # nodes of which all is read each time
+AT_ONCE = 4  # nodes of a fleet, where all are read one after the other
 
 _POD_LEVELS = ("container", "pod")
 _UNATTRIBUTED = "mgpu_device_unattributed_core_seconds_total"
@@ -40,13 +47,16 @@ _DEVICE = (
     *("row_remapping", "retired_pages_pending", "recovery_action", "throttle_seconds_total"),
     "unattributed_memory_bytes",
 )
-SOURCE_UP = "mgpu_exporter_source_up"
 _EXPORTER = SIMULATED, SOURCE_UP
 _CORE = "mgpu_container_core_utilization_ratio"
 
 
 class PrometheusFeed:
-    """Implements ``Feed``. ``namespace`` "" stands for all namespaces."""
+    """Implements ``GuidedFeed``. ``namespace`` "" stands for all namespaces.
+
+    Of a few nodes all is read. Of more the store is asked for sums, the largest rows of them, and
+    for all there is on the nodes that are open.
+    """
 
     def __init__(self, prometheus: Prometheus, namespace: str = "", clock: Clock = time) -> None:
         self._prometheus = prometheus
@@ -54,16 +64,59 @@ class PrometheusFeed:
         self._clock = clock
         self._history: dict[str, dict[SeriesKey, Past]] = {}
         self._history_due_ns = clock.monotonic_ns()
-        self._at_once = len(FAMILIES)
+        self._families = Cutter(len(FAMILIES))
         self._nodes = Nodes((), {})
+        self._sums = FleetSums(prometheus, namespace)
+        self._look = Look()
+        self._instances: dict[str, str] = {}  # of the nodes of a fleet, by place
+        self._is_fleet = False
+        self._chosen: tuple[str, ...] = ()  # matchers of the nodes that are read
 
     @property
     def name(self) -> str:
         """The namespace and the address."""
         return f"{self._namespace or 'all namespaces'} by {self._prometheus.address}"
 
+    def look(self, look: Look) -> None:
+        """Says what the screen shows, for the next read."""
+        if look.opened != self._look.opened:
+            self._history_due_ns = self._clock.monotonic_ns()
+        self._look = look
+
     def read(self) -> FeedResult:
         """The newest samples, and from time to time the last minutes."""
+        if not self._is_fleet:
+            self._is_fleet = self._sums.count() > FEW_NODES
+        if not self._is_fleet:
+            return self._read()
+        look = self._look
+        fleet = self._sums.read(look)
+        rows = (*fleet.nodes, *fleet.found)
+        self._instances |= {
+            clean(place_of(one.labels)): one.labels.get("instance", "") for one in rows
+        }
+        places = {*(key[0] for key in look.opened if len(key) == 1)}
+        places |= {clean(place_of(one.labels)) for one in fleet.found}
+        some = sorted({self._instances[one] for one in places & self._instances.keys()})
+        troubles = self._partial()
+        if len(some) > MOST_OPEN:
+            troubles += (f"only {MOST_OPEN} of the nodes that are open are read",)
+        read = self._read(some[:MOST_OPEN]) if some else FeedResult()
+        return FeedResult(read.nodes, (*troubles, *read.troubles), self._namespace, fleet)
+
+    def parts(self) -> Iterator[FeedResult]:
+        """All of a few nodes; of a fleet its sums, and then the nodes, a few at once."""
+        first = self.read()
+        yield first
+        if first.fleet is not None:
+            nodes = Cutter(AT_ONCE)
+            for part in nodes.ask(list(self._sums.instances()), self._read):
+                yield part._replace(is_part=True)
+
+    def _read(self, instances: Sequence[str] = ()) -> FeedResult:
+        """All of some nodes, or of all nodes."""
+        some = "|".join(map(re.escape, instances))
+        self._chosen = (f"instance=~{quoted(some)}",) if instances else ()
         found = self._owners()
         if not found:
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
@@ -71,7 +124,9 @@ class PrometheusFeed:
             said = f"there are no series of {where} now: {why}"
             return FeedResult((), (*self._partial(), said))
         found += self._devices(label(series.labels, "uuid") for series in found)
-        every, ours = (self._prometheus.selector([name]) for name in (START, SIMULATED))
+        every, ours = (
+            self._prometheus.selector([name], *self._chosen) for name in (START, SIMULATED)
+        )
         started = {
             target_of(one.labels): one.samples[-1][1]
             for one in self._prometheus.at(f"{every} and {ours}")
@@ -83,7 +138,7 @@ class PrometheusFeed:
             self._history_due_ns = now_ns + HISTORY_NS
             with suppress(NoAnswerError):  # the longest question; the figures go on without it
                 self._history = self._past()
-        unattributed = f"rate({self._prometheus.selector([_UNATTRIBUTED])}[1m])"
+        unattributed = f"rate({self._prometheus.selector([_UNATTRIBUTED], *self._chosen)}[1m])"
         nobody = {} if self._namespace else self._by_node(self._ask(unattributed, _UNATTRIBUTED))
         nodes = [
             self._node(name, some, nobody.get(name, ()))
@@ -138,36 +193,34 @@ class PrometheusFeed:
         levels = _POD_LEVELS if self._namespace else (*_POD_LEVELS, "group")
         names = [f.full_name for f in FAMILIES if f.level in levels]
         found: list[Series] = []
-        while True:  # a fleet that is too large for one answer is asked by fewer families at once
-            try:
-                for begin in range(0, len(names), self._at_once):
-                    found += self._ask(self._selected(names[begin : begin + self._at_once]))
-                    if len(found) > MAX_SHOWN:
-                        said = f"more than {MAX_SHOWN:,} series: look at {LESS}"
-                        raise NoAnswerError(f"{self._prometheus.address} has {said}")
-            except TooLongError:
-                if self._at_once == 1:
-                    raise
-                self._at_once = min(self._at_once, len(names)) // 2
-                found = []
-            else:
-                return found
+        for some in self._families.ask(names, lambda names: self._ask(self._selected(names))):
+            found += some
+            if len(found) > MAX_SHOWN:
+                said = f"more than {MAX_SHOWN:,} series: look at {LESS}"
+                raise NoAnswerError(f"{self._prometheus.address} has {said}")
+        return found
 
     def _selected(self, names: Sequence[str]) -> str:
         own = {"namespace": self._namespace} if self._namespace else {}
-        return self._prometheus.either(names, **own)
+        return self._prometheus.either(names, *self._chosen, **own)
 
     def _devices(self, uuids: Iterable[str]) -> list[Series]:
         """The samples of the pods' devices, or of all. Some may read those of no device."""
         known = set(filter(None, uuids))
+        if not known:
+            return []
         names = [f"mgpu_device_{name}" for name in _DEVICE]
         some = "|".join(map(re.escape, sorted(known)))
         is_some = self._namespace and len(known) <= MAX_UUIDS
-        chosen = [f"uuid=~{quoted(some)}"] if is_some else []
-        found = self._ask(self._prometheus.selector(names, *chosen)) if known else []
+        chosen = [*self._chosen, *([f"uuid=~{quoted(some)}"] if is_some else [])]
+
+        def ask(names: Sequence[str]) -> list[Series]:
+            return self._ask(self._prometheus.selector(names, *chosen))
+
+        found = [one for some in self._families.ask(names, ask) for one in some]
         if self._namespace:
             found = [one for one in found if label(one.labels, "uuid") in known]
-        return found + self._ask(self._prometheus.selector(_EXPORTER)) if known else []
+        return found + self._ask(self._prometheus.selector(_EXPORTER, *self._chosen))
 
     def _ask(self, expression: str, family: str = "") -> list[Series]:
         """The series that an expression gives. ``family``: theirs, where a function drops it."""

@@ -1,0 +1,1 @@
+"""What commands about now cost on a fleet, under a real Prometheus."""
