@@ -31,7 +31,10 @@ _FIRST_LOOK = (
 )
 
 
-_ALSO = "It takes the settings of serve, too: mgpu-exporter serve --help, or docs/configuration.md."
+_ALL = "--help-all"
+_GONE = {"snapshot": ["top", "--once"]}  # a command that was, and what does the same
+_ALSO = "It takes the settings of serve, too: mgpu-exporter serve --help-all."
+_MORE = f"All settings: mgpu-exporter serve {_ALL}, or docs/configuration.md."
 
 
 class _Command(NamedTuple):
@@ -49,6 +52,11 @@ class _Command(NamedTuple):
     wing: str = "agent"
     here: bool = False
     module: str = ""
+
+    @property
+    def of_node(self) -> bool:
+        """Whether the settings say anything to it: it looks at this node."""
+        return self.settings and (self.here or self.wing != _ANSWERS)
 
     @property
     def function(self) -> Callable[..., int]:
@@ -72,7 +80,6 @@ _COMMANDS = {
     for command in (
         _Command(_SERVE, "serve the metrics; the default, if no command is given"),
         _Command("top", "show GPUs, pods and processes, live", wing=_ANSWERS, here=True),
-        _Command("snapshot", "print the usage of the GPUs once", wing=_ANSWERS, here=True),
         _Command("check", "check this node as serve would use it, and report the problems found"),
         _Command(_CHECK_CONFIG, "report all problems of the configuration, and start nothing"),
         _Command(
@@ -88,8 +95,8 @@ _COMMANDS = {
         ),
         _Command(
             "why",
-            "how a pod fares on its GPUs: use, waiting and who ran instead, memory",
-            required=" NAMESPACE/POD",
+            "how a pod, workload, job or container fares: use, who ran instead, what to do",
+            required=" NAME",
             wing=_ANSWERS,
             here=True,
         ),
@@ -152,8 +159,14 @@ def _read(argv: Sequence[str]) -> Namespace:
         short.parse_args(argv)
     if argv and argv[0] == _HELP:
         argv = [*argv[1:2], "--help"]
+    for gone, instead in _GONE.items():
+        if gone in argv[:1]:
+            warn(f"mgpu-exporter: {gone} is gone; this is {' '.join(instead)}")
+            argv = [*instead, *argv[1:]]
+    full = _ALL in argv
+    argv = ["--help" if given == _ALL else given for given in argv]
     named = {given.partition("=")[0] for given in argv}
-    parser = _parser(_COMMANDS.keys() & named)
+    parser = _parser(_COMMANDS.keys() & named, full=full)
     known = {flag for each in (parser, *parser.commands.values()) for flag in each.flags}
     if any(name.startswith("--") and name not in known for name in named):
         parser = _parser(_COMMANDS)
@@ -168,22 +181,27 @@ def _flags(arguments: Namespace) -> dict[str, list[str]]:
     return {s.name: given[s.name] for s in TABLE.values() if s.name in given}
 
 
-def _parser(known: Collection[str] = tuple(_COMMANDS)) -> Parser:
-    """The parser. ``known`` are the commands whose own flags it has."""
-    from exporter.agent.settings import add_arguments  # noqa: PLC0415 - see above
+def _parser(known: Collection[str] = tuple(_COMMANDS), *, full: bool = False) -> Parser:
+    """The parser. ``known`` are the commands whose own flags it has.
+
+    ``full``: the help has all settings but the rare ones, and not the first ones of serve only.
+    """
+    from exporter.agent.settings import FIRST, TABLE, add_arguments  # noqa: PLC0415 - see above
+
+    every = {setting.name for setting in TABLE.values() if not setting.rare}
 
     parser = Parser(
         prog="mgpu-exporter",
         usage="mgpu-exporter [COMMAND] [FLAG ...]",
         description=f"{(about or '').partition(chr(10))[0]} {_FIRST_LOOK}",
-        epilog="Each flag can also be given as the variable shown with it, or by its name in the "
-        "YAML file of --config.file. Flags take precedence over variables, and these over the "
-        "file. For a command's own flags see mgpu-exporter COMMAND --help.",
+        epilog="Each flag of serve can also be given as the variable shown with it, or by its name "
+        "in the YAML file of --config.file. Flags take precedence over variables, and these over "
+        f"the file. For a command's own flags see mgpu-exporter COMMAND --help. {_MORE}",
         add_help=False,
     )
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     _add_general(parser)
-    add_arguments(parser)
+    add_arguments(parser, shown=every if full else ())
     parser.commands = commands.choices
     for name, command in _COMMANDS.items():
         own = commands.add_parser(
@@ -191,12 +209,13 @@ def _parser(known: Collection[str] = tuple(_COMMANDS)) -> Parser:
             usage=f"mgpu-exporter {name}{command.required} [FLAG ...]",
             help=command.about,
             description=command.about,
-            epilog=_ALSO if command.settings and name != _SERVE else None,
+            epilog=_MORE if name == _SERVE else _ALSO if command.of_node else None,
         )
         if name in known:
             command.add_arguments(own)
         if name in known and command.settings:
-            add_arguments(own, in_help=name == _SERVE)
+            first = () if name != _SERVE else every if full else FIRST
+            add_arguments(own, shown=first)
     return parser
 
 

@@ -36,9 +36,9 @@ COMMANDS = [
     ("check-config",),
     ("check-config", "--format=json"),
     ("top", "--once", *SIMULATED),
-    ("snapshot", "--duration=1s", *SIMULATED),
-    ("snapshot", "--format=json", "--duration=1s", *SIMULATED),
-    ("snapshot", "--format=metrics", "--duration=1s", *SIMULATED),
+    ("top", "--duration=1s", *SIMULATED),
+    ("top", "--format=json", "--duration=1s", *SIMULATED),
+    ("top", "--format=metrics", "--duration=1s", *SIMULATED),
     ("why", "inference/chat-0", "--over=1s", *SIMULATED),
     ("record", "--output=-", "--duration=1s", *SIMULATED),
     ("replay", "tests/replay/h100.rec.gz"),
@@ -75,7 +75,7 @@ def test_an_output_that_cannot_be_written_is_a_message(arguments: tuple[str, ...
 def test_standard_error_may_be_closed_or_full(out: str) -> None:
     done = run("why", "/", out=out)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
-    assert run("snapshot", "--duration=1s", *SIMULATED, out=out).returncode == 0
+    assert run("top", "--duration=1s", *SIMULATED, out=out).returncode == 0
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "collection.sensors-interval": ("2s", "3s", "4s"),
     "energy.idle": ("equal", "allocation", "equal"),
     "ledger.retention": ("1m", "2m", "3m"),
-    "metrics.profile": ("minimal", "standard", "minimal"),
+    "metrics.profile": ("minimal", "full", "minimal"),
     "metrics.enable": ("pcie", "xid", "ecc"),
     "metrics.disable": ("pcie", "xid", "ecc"),
     "metrics.created": ("true", "false", "true"),

@@ -19,8 +19,8 @@ def served(flags: Mapping[str, str], environ: Mapping[str, str] | None = None) -
 
 
 def test_each_profile_has_more_than_the_one_before() -> None:
-    minimal, standard, full = ({f.full_name for f in FAMILIES if has(p, f)} for p in PROFILES)
-    assert minimal < standard < full == BY_DEFAULT
+    minimal, full = ({f.full_name for f in FAMILIES if has(p, f)} for p in PROFILES)
+    assert minimal < full == BY_DEFAULT
 
 
 def test_full_is_the_default() -> None:
@@ -31,10 +31,10 @@ def test_a_group_that_is_off_by_default_is_served_if_it_is_asked_for() -> None:
     assert served({"metrics.enable": "contention"}) == BY_NAME.keys()
 
 
-def test_standard_has_what_the_shipped_rules_and_dashboards_ask_for() -> None:
+def test_full_has_what_the_shipped_rules_and_dashboards_ask_for() -> None:
     """What is off by default they take where it is, and do without it."""
     off = BY_NAME.keys() - BY_DEFAULT
-    assert named_in(RULES, DASHBOARDS) - off <= served({"metrics.profile": "standard"})
+    assert named_in(RULES, DASHBOARDS) - off <= BY_DEFAULT
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -52,10 +52,10 @@ def test_minimal_has_use_allocation_energy_and_the_reasons_for_what_is_missing()
 
 
 def test_every_name_of_the_minimal_profile_is_a_family() -> None:
-    from exporter.metrics.profiles import _FULL_ONLY, _MINIMAL  # noqa: PLC0415 - the tables
+    from exporter.metrics.profiles import _MINIMAL  # noqa: PLC0415 - the table
 
     named = {f"mgpu_{level}_{name}" for level, names in _MINIMAL.items() for name in names}
-    assert named | _FULL_ONLY <= BY_NAME.keys()
+    assert named <= BY_NAME.keys()
 
 
 def test_what_is_enabled_is_added_to_the_profile() -> None:
@@ -89,5 +89,5 @@ def test_what_a_profile_leaves_out_is_not_read() -> None:
 
 
 def test_another_profile_is_refused() -> None:
-    with pytest.raises(SettingsError, match="minimal, standard, full"):
-        served({"metrics.profile": "small"})
+    with pytest.raises(SettingsError, match="standard is gone: full has all of it"):
+        served({"metrics.profile": "standard"})

@@ -115,12 +115,6 @@ def choices() -> tuple[Choice, ...]:
     return (
         Choice("everything", (), "nothing: the profile `full`, the default"),
         Choice(
-            "the profile `standard`",
-            tuple(sorted(left_out("standard"))),
-            "gauges that no shipped rule or dashboard uses",
-            "profile: standard",
-        ),
-        Choice(
             "the profile `minimal`",
             tuple(sorted(left_out("minimal"))),
             "boards except energy and XIDs, engines except the core; parts of dashboards and rules",

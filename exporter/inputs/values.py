@@ -153,7 +153,8 @@ URL_PATH = matching(
 class Setting:
     """One setting. ``name`` is the flag without dashes and the YAML key; ``default`` its text.
 
-    ``live``: a change in the settings file is applied while the exporter runs.
+    ``live``: a change in the settings file is applied while the exporter runs. ``rare``: hardly
+    anybody needs it, so the pages have it and the help does not.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Setting:
     about: str
     why: str = ""
     live: bool = False
+    rare: bool = False
 
     @property
     def variable(self) -> str:
@@ -170,8 +172,15 @@ class Setting:
 
 
 def setting(
-    name: str, kind: ValueKind[T], default: str, about: str, why: str = "", *, live: bool = False
+    name: str,
+    kind: ValueKind[T],
+    default: str,
+    about: str,
+    why: str = "",
+    *,
+    live: bool = False,
+    rare: bool = False,
 ) -> T:
     """A dataclass's field that holds a setting of this kind; it has no default of its own."""
-    found: T = field(metadata={"setting": Setting(name, kind, default, about, why, live)})
+    found: T = field(metadata={"setting": Setting(name, kind, default, about, why, live, rare)})
     return found

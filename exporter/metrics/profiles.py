@@ -1,14 +1,13 @@
 """The families of each ``--metrics.profile``, and what ``--metrics.enable`` and ``disable`` change.
 
-``minimal`` answers who uses how much, what was allocated, and what it costs. ``standard`` has in
-addition what the shipped rules and dashboards ask for. ``full`` has everything.
+``minimal`` answers who uses how much, what was allocated, and what it costs. ``full`` has everything.
 """
 
 from collections.abc import Collection, Mapping
 
 from exporter.metrics.families import FAMILIES, OFF_BY_DEFAULT, OWN_LEVEL, Family
 
-PROFILES = ("minimal", "standard", "full")
+PROFILES = ("minimal", "full")
 
 _MINIMAL: Mapping[str, frozenset[str]] = {
     "device": frozenset(
@@ -48,30 +47,6 @@ _MINIMAL: Mapping[str, frozenset[str]] = {
     "group_kind": frozenset({"core_seconds_total", "energy_joules_total"}),
 }
 
-_FULL_ONLY = frozenset(
-    {
-        *("mgpu_device_normalization_ratio", "mgpu_device_read_interval_seconds"),
-        *("mgpu_device_encoder_utilization_ratio", "mgpu_device_decoder_utilization_ratio"),
-        *("mgpu_device_unexplained_core_seconds_total", "mgpu_device_bar1_total_bytes"),
-        *(
-            f"mgpu_{level}_{name}"
-            for level in ("container", "group")
-            for name in (
-                *("memory_active_ratio", "encoder_utilization_ratio"),
-                "decoder_utilization_ratio",
-            )
-        ),
-        *(
-            f"mgpu_group_{name}"
-            for name in (
-                *("memory_used_peak_bytes", "last_active_timestamp_seconds"),
-                "observed_since_timestamp_seconds",
-                *("memory_active_seconds_total", "encoder_seconds_total", "decoder_seconds_total"),
-            )
-        ),
-    }
-)
-
 
 def left_out(
     profile: str, enable: Collection[str] = (), disable: Collection[str] = ()
@@ -94,8 +69,6 @@ def has(profile: str, family: Family) -> bool:
         return False
     if profile == "full" or family.level == OWN_LEVEL:
         return True
-    if profile == "standard":
-        return family.full_name not in _FULL_ONLY
     return family.name in _MINIMAL[family.level]
 
 

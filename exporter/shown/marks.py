@@ -41,6 +41,11 @@ _BAD_ROWS = {
 }
 
 
+MAKE_ROOM = "move one of the two to another card, or set a policy of fixed shares"
+FEWER = "take a card with fewer others, or a system that promises shares"
+"""What to do about waiting, where a share of the core is promised and where none is."""
+
+
 class MarkKind(StrEnum):
     """The kinds of marks. The value is the mark in few words."""
 
@@ -178,6 +183,7 @@ def waiting_marks(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey, Mark]
         most = max(others, key=lambda owner: others[owner].core, default=None)
         said = f"it waits up to {held.average.waiting or 0:.0%} of the time"
         said += f", most for {others[most].name}" if most in others else ""
+        said += f". To do: {FEWER if held.allocation.core is None else MAKE_ROOM}"
         found[held.owner] = Mark(MarkKind.WAITING, said)
         if most is not None:
             waited_for.setdefault(most, []).append(runners[held.owner].name)

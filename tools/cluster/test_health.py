@@ -26,7 +26,7 @@ def test_a_gpu_that_its_plugin_withdraws_is_marked_and_counted_at_its_pod(stage:
         own = stage.agent.pod()
         assert own is not None
         where = (own["metadata"]["name"], "-n", stage.agent.namespace)
-        said = stage.kubectl("exec", *where, "--", "mgpu-exporter", "snapshot").splitlines()
+        said = stage.kubectl("exec", *where, "--", "mgpu-exporter", "top", "--once").splitlines()
         marked = [line for line in said if "! " in line]
         assert any(f"! {gpu_of(uuid)} " in line for line in marked), said
         assert any(f"! {NAMESPACE}/sick" in line for line in marked), said

@@ -6,6 +6,7 @@ reads its file and the environment and nothing else.
 
 from exporter.agent.settings.load import Complaint, SettingsError, examine, load
 from exporter.agent.settings.table import (
+    FIRST,
     SUBJECTS,
     TABLE,
     Settings,
@@ -16,6 +17,7 @@ from exporter.agent.settings.table import (
 )
 
 __all__ = [
+    "FIRST",
     "SUBJECTS",
     "TABLE",
     "Complaint",

@@ -86,6 +86,7 @@ class ClusterSettings:
         "1s",
         "Longest random delay of a list of pods, at the start and if the watch loses its position.",
         "See docs/scaling.md.",
+        rare=True,
     )
     pods_claims: str = setting(
         "pods.claims",
@@ -170,6 +171,7 @@ class ClusterSettings:
         "The memory factor of Volcano's device plugins (`gpuMemoryFactor`), in MiB; 0: by what "
         "the node says.",
         "Only where the exporter may not read its node, or its cards differ.",
+        rare=True,
         live=True,
     )
     allocations_kai_namespaces: tuple[str, ...] = setting(

@@ -143,10 +143,10 @@ class MetricsSettings:
 
     metrics_profile: str = setting(
         "metrics.profile",
-        choice(*PROFILES),
+        choice(*PROFILES, allowed="minimal or full (standard is gone: full has all of it)"),
         "full",
-        "Which families are served: minimal (who uses how much, what was allocated, energy), "
-        "standard (what the shipped rules and dashboards ask for as well), or full.",
+        "Which families are served: minimal (who uses how much, what was allocated, energy) or "
+        "full.",
         "What it leaves out costs no driver call (docs/scaling.md).",
         live=True,
     )
@@ -187,6 +187,7 @@ class MetricsSettings:
         "",
         "Labels that hold the pod's UID on series of --compat=dcgm.",
         "Every pod that is created again has new series then.",
+        rare=True,
         live=True,
     )
     compat: tuple[str, ...] = setting(

@@ -79,6 +79,7 @@ class NodeSettings:
         "0",
         "Unix time in seconds at which the scenario begins, at most an hour ago; 0 is now.",
         "Two exporters with the same scenario and start simulate the same node.",
+        rare=True,
     )
 
 

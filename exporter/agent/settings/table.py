@@ -92,10 +92,18 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def add_arguments(parser: ArgumentParser, *, in_help: bool = True) -> None:
+FIRST = {
+    *("web.listen-address", "web.open-page", "web.config.file", "config.file", "log.level"),
+    *("node.name", "gpus.source", "nvml.library", "simulate", "pods.source", "kubeconfig"),
+    *("metrics.profile", "metrics.enable", "metrics.disable", "compat", "collection.interval"),
+}
+"""What the help of serve begins with; the rest is shown with --help-all."""
+
+
+def add_arguments(parser: ArgumentParser, shown: Collection[str] = ()) -> None:
     """Add the flags of all settings, by subject. A flag that is not given sets no attribute.
 
-    ``in_help``: whether the help names them.
+    ``shown``: the names of those that the help has.
     """
     for title, subject in SUBJECTS.items():
         group = parser.add_argument_group(title.rstrip("."))
@@ -112,6 +120,6 @@ def add_arguments(parser: ArgumentParser, *, in_help: bool = True) -> None:
                 default=SUPPRESS,
                 action="append",
                 metavar="VALUE",
-                help=text.replace("%", "%%") if in_help else SUPPRESS,
+                help=text.replace("%", "%%") if setting.name in shown else SUPPRESS,
                 **switch,
             )

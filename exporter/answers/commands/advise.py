@@ -27,19 +27,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument(
         "--format", choices=advice_report.FORMATS, default="table", help="[default table]"
     )
-    add_access(parser, prometheus=True)
+    add_access(parser, prometheus=True, without=("url", "job"))
 
 
 def advise(arguments: Namespace) -> int:
     """Print what to ask for. The exit status is 0; 2 if there is no advice."""
     try:
         since_s, until_s = range_of(arguments, int(time.time()), _SHORTEST_S)
-        if arguments.url:
-            why = "--url: advice is of days, which a Prometheus has (--prometheus)"
-            return _refused(arguments, why)
-        if arguments.job:
-            why = "--job: advice is by recorded series, which are of no job"
-            return _refused(arguments, why)
         namespace = far_namespace(arguments)
         prometheus = far_prometheus(
             arguments, namespace=namespace, all_stores=True, timeout_s=_LONGEST_S, less=_LESS

@@ -77,7 +77,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="where to write [default standard output]; of FOCUS, x.parquet is Parquet",
     )
-    add_access(parser, prometheus=True)
+    add_access(parser, prometheus=True, without=("url", "namespace"))
 
 
 def bill(arguments: Namespace) -> int:
@@ -126,9 +126,6 @@ def given_prices(arguments: Namespace) -> Prices:
 
 def at_odds(arguments: Namespace) -> str:
     """Why these flags make no bill; empty if they do."""
-    for flag, given in (("--url", arguments.url), ("-n", arguments.namespace)):
-        if given:
-            return f"{flag}: the bill is of whole cards, as a Prometheus has them"
     # A month takes minutes to read. So it is checked before that the bill can be written. What is
     # there stays as it is.
     if arguments.output:

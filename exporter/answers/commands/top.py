@@ -7,11 +7,13 @@ from importlib.util import find_spec
 
 from exporter.answers.terminal.access import add_arguments as add_access
 from exporter.answers.terminal.access import far_feed, far_namespace, here
-from exporter.answers.terminal.feeds import Feed, NamespaceFeed, OwnNode
+from exporter.answers.terminal.feeds import Feed, NamespaceFeed, OwnNode, view_of
+from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
-from exporter.answers.terminal.once import USUAL_NS, print_once
+from exporter.answers.terminal.once import OK, USUAL_NS, print_once, print_result, status_of
 from exporter.console.commandline import argument
-from exporter.console.output import is_terminal
+from exporter.console.output import is_terminal, say
+from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
 from exporter.inputs.kinds import duration
 from exporter.model import SECOND_NS
@@ -31,8 +33,18 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=argument(duration("500ms", "10m")),
         help="time from one update to the next [default 1s; 5s with --prometheus]",
     )
+    group.add_argument("--once", action="store_true", help="print once, as without a terminal")
     group.add_argument(
-        "--once", action="store_true", help="print a table once, as without a terminal"
+        "--format",
+        choices=("table", "json", "metrics"),
+        help="what is printed once: a table for people, the JSON of /api/v1/snapshot, or the "
+        "metrics [default table]",
+    )
+    group.add_argument(
+        "--duration",
+        metavar="TIME",
+        type=argument(duration("1s", "10m")),
+        help="how long to measure this node before printing once [default 5s]",
     )
     add_access(parser, prometheus=True)
 
@@ -41,21 +53,50 @@ def top(arguments: Namespace, node: OwnNode | None = None) -> int:
     """Run until the user quits; print a table once without a terminal, or if it is asked for.
 
     ``node`` is shown if the arguments name no other machine. The exit status is 0, or of a table
-    that of ``snapshot``; 2 if nothing can be shown.
+    1 if a source is down or a GPU cannot be read; 2 if nothing can be shown.
     """
     if _is_live(arguments) and find_spec("textual") is None:
         logger.error(
             "top needs the package textual: pip install textual (if pipx installed the exporter: "
-            "pipx inject mgpu-exporter textual); mgpu-exporter snapshot works without it"
+            "pipx inject mgpu-exporter textual); mgpu-exporter top --once works without it"
         )
         return _CANNOT
     try:
         far = far_feed(arguments)
+        if arguments.format in {"json", "metrics"}:
+            return _written(far, arguments, node)
         feed = far or here(node).open(commands=True)
     except NoAnswerError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _CANNOT
-    return show(feed, arguments, far_namespace(arguments), wait_ns=0 if far else USUAL_NS)
+    wait_ns = 0 if far else arguments.duration or USUAL_NS
+    return show(feed, arguments, far_namespace(arguments), wait_ns)
+
+
+def _written(far: Feed | None, arguments: Namespace, node: OwnNode | None) -> int:
+    """Print the document or the metrics of one node."""
+    if isinstance(far, RemoteFeed):
+        if arguments.format == "metrics":
+            path = node.telemetry_path if node else "/metrics"
+            say(far.metrics(path).decode("utf-8", "replace"))
+            return OK
+        document = far.document
+        return print_result(far.read(), far.name, document)
+    if far is not None:
+        raise NoAnswerError(
+            f"--format={arguments.format}: of one exporter (--url), or of this node"
+        )
+    feed = here(node).open()
+    try:
+        feed.read()  # the first cycle has been done
+        watch(arguments.duration or USUAL_NS)
+        result = feed.read()
+        if arguments.format == "json":
+            return print_result(result, feed.name, feed.document)
+        say(feed.metrics.decode())
+        return status_of(view_of(result, feed.name))
+    finally:
+        feed.close()
 
 
 def show(feed: Feed, arguments: Namespace, namespace: str, wait_ns: int = 0) -> int:
@@ -68,7 +109,7 @@ def show(feed: Feed, arguments: Namespace, namespace: str, wait_ns: int = 0) -> 
         every_ns = PROMETHEUS_EVERY_NS if isinstance(feed, PrometheusFeed) else SECOND_NS
     if namespace and not isinstance(feed, PrometheusFeed):
         feed = NamespaceFeed(feed, namespace)
-    if not _is_live(arguments):  # as ``snapshot`` does
+    if not _is_live(arguments):
         logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
         try:
             return print_once(feed, wait_ns)
@@ -89,4 +130,6 @@ def show(feed: Feed, arguments: Namespace, namespace: str, wait_ns: int = 0) -> 
 
 
 def _is_live(arguments: Namespace) -> bool:
-    return not arguments.once and sys.stdin is not None and sys.stdin.isatty() and is_terminal()
+    if arguments.once or arguments.format or arguments.duration:
+        return False
+    return sys.stdin is not None and sys.stdin.isatty() and is_terminal()

@@ -1,29 +1,38 @@
-"""The command ``why``: in a few sentences, how a pod fares on its GPUs."""
+"""The command ``why``: in a few sentences, how a pod, a workload or a group fares on its GPUs."""
 
 import json
 import re
+import shutil
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
+from textwrap import wrap
+from typing import NoReturn
 
 from exporter.answers.prometheus.case import Case
-from exporter.answers.prometheus.node_case import Moment, case_of, pods_of
+from exporter.answers.prometheus.node_case import (
+    Moment,
+    case_of,
+    groups_of,
+    members_of,
+    pods_of,
+)
 from exporter.answers.prometheus.ranges import add_range, moment, range_of
 from exporter.answers.prometheus.series_case import SeriesCase
-from exporter.answers.prometheus.why import sentences
+from exporter.answers.prometheus.why import Sentence, sentences
 from exporter.answers.terminal.access import add_arguments as add_access
 from exporter.answers.terminal.access import far_feed, far_namespace, far_prometheus, here
 from exporter.answers.terminal.feeds import OwnNode
 from exporter.answers.terminal.feeds.document import moment_of_document
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.console.commandline import argument
-from exporter.console.output import say, warn
+from exporter.console.output import is_terminal, say, warn
 from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
 from exporter.inputs.kinds import duration
-from exporter.model import PodName, Snapshot
+from exporter.model import GroupKey, PodName, Snapshot
 from exporter.shown.printable import clean, utc
 from exporter.shown.words import joined
 
@@ -32,6 +41,7 @@ _OK, _UNKNOWN, _NOTHING = 0, 1, 2
 _OF_A_PROMETHEUS_NS = 300 * SECOND_NS
 _OF_AN_EXPORTER_NS = 5 * SECOND_NS  # its averages are there already
 _MAX_NEAR = 5
+_MAX_CASES = 8  # of the pods of a workload
 
 
 class _NoSuchPodError(Exception):
@@ -40,7 +50,12 @@ class _NoSuchPodError(Exception):
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's own flags."""
-    parser.add_argument("pod", metavar="[NAMESPACE/]POD", help="the pod")
+    parser.add_argument(
+        "pod",
+        metavar="NAME",
+        help="a pod or a workload (inference/chat-0, inference/chat: all its pods), or a group by "
+        "its kind and name (slurm/4711, docker/llm-server, user/dave)",
+    )
     group = parser.add_argument_group("why")
     add_range(group, None, "5m; without a Prometheus so long is watched: 5s, a node's own window")
     group.add_argument("--over", type=argument(duration("1s", "24h")), help=SUPPRESS)  # as before
@@ -61,66 +76,118 @@ def why(arguments: Namespace, node: OwnNode | None = None) -> int:
 
     The exit status is 0; 1 if there is no such pod; 2 on trouble.
     """
-    return answer(lambda: _case(arguments, node), arguments)
+    return answer(lambda: _cases(arguments, node), arguments)
 
 
-def answer(asked: Callable[[], Case], arguments: Namespace) -> int:
-    """Print the sentences of a case; the exit status as of ``why``."""
+def answer(asked: Callable[[], Sequence[Case]], arguments: Namespace) -> int:
+    """Print the sentences of the cases; the exit status as of ``why``."""
     try:
-        case = asked()
+        cases = asked()
     except _NoSuchPodError as error:
         _warn(arguments, str(error))
         return _UNKNOWN
     except (NoAnswerError, ValueError) as error:
         _warn(arguments, str(error))
         return _NOTHING
+    said = sorted(
+        ((case, sentences(case)) for case in cases),
+        key=lambda each: not any(one.urgent for one in each[1]),
+    )
     if arguments.format == "json":
-        document = {
-            "namespace": case.namespace,
-            "pod": case.pod,
-            "timestamp_seconds": case.unix_s,
-            "window_seconds": case.window_s,
-            "observed_seconds": case.window_s if case.observed_s is None else case.observed_s,
-            "parts": [asdict(part) for part in case.parts],
-            "sentences": [{"topic": one.topic, "text": one.text} for one in sentences(case)],
-        }
-        say(json.dumps(document, indent=1) + "\n")
-    else:
-        say("".join(f"{clean(one.text, longest=None)}\n" for one in sentences(case)))
+        documents = [_document(case, about) for case, about in said]
+        whole = documents[0] if len(documents) == 1 else {"pods": documents}
+        say(json.dumps(whole, indent=1) + "\n")
+        return _OK
+    lines: list[str] = []
+    indent = "  " if len(said) > 1 else ""
+    for case, about in said[:_MAX_CASES]:
+        node = {part.card.node for part in case.parts if indent} - {""}
+        lines += [" on ".join([f"{case.namespace}/{case.pod}", *sorted(node)])] if indent else []
+        lines += [f"{indent}{clean(one.text, longest=None)}" for one in about]
+    if more := len(said) - _MAX_CASES:
+        lines += [f"and {more} more, none of them worse"] if more > 0 else []
+    say("".join(f"{line}\n" for text in lines for line in _fitted(text)))
     return _OK
+
+
+def _document(case: Case, said: Sequence[Sentence]) -> dict[str, object]:
+    return {
+        "namespace": case.namespace,
+        "pod": case.pod,
+        "timestamp_seconds": case.unix_s,
+        "window_seconds": case.window_s,
+        "observed_seconds": case.window_s if case.observed_s is None else case.observed_s,
+        "parts": [asdict(part) for part in case.parts],
+        "sentences": [{"topic": one.topic, "text": one.text} for one in said],
+    }
+
+
+def _fitted(text: str) -> list[str]:
+    """The lines of a sentence on a terminal: names, which people copy, are not broken."""
+    if not is_terminal():
+        return [text]
+    indent = text[: len(text) - len(text.lstrip())]
+    width = shutil.get_terminal_size().columns
+    return wrap(
+        text,
+        width,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _warn(arguments: Namespace, why: str) -> None:
     warn(f"{arguments.program} why: {clean(why, longest=None)}")
 
 
-def _case(arguments: Namespace, node: OwnNode | None) -> Case:
+def _cases(arguments: Namespace, node: OwnNode | None) -> Sequence[Case]:
     view = far_namespace(arguments)
     namespace, _, pod = arguments.pod.rpartition("/")
-    namespace = namespace or view
     if not pod or "/" in namespace:
         raise NoAnswerError(f"{clean(arguments.pod)}: name the pod as NAMESPACE/POD")
     far = far_feed(arguments)
     if isinstance(far, RemoteFeed):
-        return case_of_exporter(far, namespace, pod, watched_ns(arguments), view)
+        return cases_of_exporter(far, (namespace, pod), watched_ns(arguments), view)
     if far is None:
         return _near(here(node), arguments, (namespace, pod), view)
-    less = "a shorter range (--since) or one cluster (--cluster)"
-    asks = far_prometheus(arguments, namespace=view, less=less)
+    asks = far_prometheus(arguments, namespace=view)
     since_s, until_s = _range(arguments, asks.now() or time.time())
-    reader = SeriesCase(asks, until_s, int(until_s - since_s), view)
-    namespace = namespace or _namespace_of(pod, reader.pods(), asks.address)
-    case = reader.read(namespace, pod)
+
+    def reader() -> SeriesCase:
+        return SeriesCase(asks, until_s, int(until_s - since_s), view)
+
+    found = _of_series(reader, namespace or view, pod, asks.address)
     if asks.trouble:
         _warn(arguments, f"{asks.trouble}: what is not said may be there")
-    if not case.parts:
-        seen_s = reader.last_seen(namespace, pod)
-        if seen_s is not None:
-            at = utc(seen_s, "%Y-%m-%d %H:%M UTC")
-            said = f"{namespace}/{pod} was last seen at {at}; look further back with --since=1d"
-            raise _NoSuchPodError(clean(said))
-        raise _NoSuchPodError(_missing(namespace, pod, reader.pods(), asks.address))
-    return case
+    return found
+
+
+def _of_series(
+    reader: Callable[[], SeriesCase], namespace: str, pod: str, where: str
+) -> Sequence[Case]:
+    """The cases of a pod, else of a workload's pods, else of a group on each of its nodes."""
+    first = reader()
+    known = first.pods()
+    if f"{namespace}/{pod}" not in known and (namespace or not _named(pod, known)):
+        members = first.members(namespace, pod)
+        if len({name for name, _ in members}) > 1:
+            _refuse_several([f"{name}/{pod}" for name in {name for name, _ in members}], where)
+        cases = [reader().read(*member) for member in members]
+        cases += [] if cases else [reader().read_group(one) for one in first.groups(namespace, pod)]
+        cases = [case for case in cases if case.parts]
+        if cases:
+            return cases
+    namespace = namespace or _namespace_of(pod, known, where)
+    case = first.read(namespace, pod)
+    if case.parts:
+        return [case]
+    seen_s = first.last_seen(namespace, pod)
+    if seen_s is not None:
+        at = utc(seen_s, "%Y-%m-%d %H:%M UTC")
+        said = f"{namespace}/{pod} was last seen at {at}; look further back with --since=1d"
+        raise _NoSuchPodError(clean(said))
+    raise _NoSuchPodError(_missing(namespace, pod, known, where))
 
 
 def _range(arguments: Namespace, now_s: float) -> tuple[float, float]:
@@ -152,19 +219,27 @@ def watched_ns(arguments: Namespace, now_s: int = 0) -> int | None:
 
 def _namespace_of(pod: str, known: list[str], where: str) -> str:
     """The namespace of the only pod of this name."""
-    found = [name.rpartition("/")[0] for name in known if name.rpartition("/")[2] == pod]
+    found = _named(pod, known)
     if len(found) == 1:
-        return found[0]
+        return found[0].rpartition("/")[0]
     if found:
-        several = joined([f"{namespace}/{pod}" for namespace in found], _MAX_NEAR)
-        raise _NoSuchPodError(clean(f"{where} knows {several}: name one of them"))
+        _refuse_several(found, where)
     raise _NoSuchPodError(_missing("", pod, known, where))
 
 
-def case_of_exporter(
-    feed: RemoteFeed, namespace: str, pod: str, over_ns: int | None = None, view: str = ""
-) -> Case:
-    """The case of a pod on the node of another exporter, which is looked at for some seconds.
+def _named(pod: str, known: Sequence[str]) -> list[str]:
+    return [name for name in known if name.rpartition("/")[2] == pod]
+
+
+def _refuse_several(names: Sequence[str], where: str) -> NoReturn:
+    several = joined(sorted(names), _MAX_NEAR)
+    raise _NoSuchPodError(clean(f"{where} knows {several}: name one of them"))
+
+
+def cases_of_exporter(
+    feed: RemoteFeed, wanted: PodName, over_ns: int | None = None, view: str = ""
+) -> Sequence[Case]:
+    """The cases of what is named, on the node of another exporter that is looked at for seconds.
 
     ``view`` is the viewer's only namespace; "" stands for all.
 
@@ -173,24 +248,21 @@ def case_of_exporter(
 
     """
     before = moment_of_document(feed.document)
-    namespace = namespace or _namespace_of(pod, pods_of(before.facts, view), feed.name)
+    owners = _owners(before, wanted, view, feed.name)
     watch(over_ns or _OF_AN_EXPORTER_NS, feed.name)
-    document = feed.document
-    now = moment_of_document(document)
+    now = moment_of_document(feed.document)
     if now.is_stale:
         raise NoAnswerError(f"{feed.name} has measured nothing for a while; its log says why")
-    return _of_moments(before, now, (namespace, pod), now.window_s, view, feed.name)
+    return _of_moments(before, now, owners, now.window_s, view, feed.name)
 
 
-def _near(node: OwnNode, arguments: Namespace, pod: PodName, view: str) -> Case:
+def _near(node: OwnNode, arguments: Namespace, wanted: PodName, view: str) -> Sequence[Case]:
     feed = node.open()
     try:
         feed.read()  # the first cycle has been done
         first = feed.snapshot
         before, version = _moment(first), first.version
-        namespace, name = pod
-        namespace = namespace or _namespace_of(name, pods_of(before.facts, view), "this node")
-        pod = namespace, name
+        owners = _owners(before, wanted, view, "this node")
         window_ns = feed.window_ns
         watch(watched_ns(arguments) or window_ns)
         feed.read(after=version)  # a cycle that is late, or an interval longer than --over
@@ -198,16 +270,45 @@ def _near(node: OwnNode, arguments: Namespace, pod: PodName, view: str) -> Case:
     finally:
         feed.close()
     window_s = min(window_ns, max(now.at_ns - before.at_ns, SECOND_NS)) / SECOND_NS
-    return _of_moments(before, now, pod, window_s, view, "this node")
+    return _of_moments(before, now, owners, window_s, view, "this node")
+
+
+def _owners(moment: Moment, wanted: PodName, view: str, where: str) -> Sequence[PodName | GroupKey]:
+    """Who is meant: a pod, else the pods of a workload, else groups."""
+    facts, (space, name) = moment.facts, wanted
+    known = pods_of(facts, view)
+    namespace = space or view
+    if f"{namespace}/{name}" in known:
+        return [(namespace, name)]
+    if not namespace and _named(name, known):
+        return [(_namespace_of(name, known, where), name)]
+    members = members_of(facts, namespace, name, view)
+    spaces = {each for each, _ in members}
+    if len(spaces) > 1:
+        _refuse_several([f"{each}/{name}" for each in spaces], where)
+    groups = [] if members or view else groups_of(facts, space, name)
+    if len(groups) > 1:
+        _refuse_several(["/".join(group) for group in groups], where)
+    found: Sequence[PodName | GroupKey] = members or groups or [(namespace, name)]
+    if not namespace and not (members or groups):
+        raise _NoSuchPodError(_missing("", name, known, where))
+    return found
 
 
 def _of_moments(
-    before: Moment, now: Moment, pod: PodName, window_s: float, view: str, where: str
-) -> Case:
-    case = case_of(before, now, *pod, window_s, view)
-    if not case.parts:
-        raise _NoSuchPodError(_missing(*pod, pods_of(now.facts, view), where))
-    return case
+    before: Moment,
+    now: Moment,
+    owners: Sequence[PodName | GroupKey],
+    window_s: float,
+    view: str,
+    where: str,
+) -> Sequence[Case]:
+    cases = [case_of(before, now, owner, window_s, view) for owner in owners]
+    found = [case for case in cases if case.parts]
+    if not found:
+        namespace, name = owners[0]
+        raise _NoSuchPodError(_missing(namespace, name, pods_of(now.facts, view), where))
+    return found
 
 
 def _moment(snapshot: Snapshot) -> Moment:

@@ -6,7 +6,7 @@ which ask the API server about it (``--web.kubernetes-access``).
 
 import os
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -53,12 +53,14 @@ class _Command(NamedTuple):
 
 
 def _top(user: _User) -> int:
+    if user.arguments.format in {"json", "metrics"}:
+        raise NoAnswerError("--format: of one exporter, which mgpu-exporter top --url names")
     given = user.arguments
     find = partial(user.cluster.exporters, given.selector)
     return top.show(FleetFeed(find, user.cluster.http), given, user.namespace)
 
 
-def _case(user: _User) -> Case:
+def _cases(user: _User) -> Sequence[Case]:
     given = user.arguments
     namespace, _, pod = given.pod.rpartition("/")
     elsewhere = not namespace and not far_namespace(given)  # none was named
@@ -69,18 +71,18 @@ def _case(user: _User) -> Case:
     *others, last = exporters
     for exporter in others:
         with suppress(NoAnswerError):
-            return _case_of(user, exporter, namespace, pod)
-    return _case_of(user, last, namespace, pod)
+            return _cases_of(user, exporter, namespace, pod)
+    return _cases_of(user, last, namespace, pod)
 
 
-def _case_of(user: _User, exporter: Exporter, namespace: str, pod: str) -> Case:
+def _cases_of(user: _User, exporter: Exporter, namespace: str, pod: str) -> Sequence[Case]:
     feed = RemoteFeed(user.cluster.http(exporter))
-    return why.case_of_exporter(feed, namespace, pod, why.watched_ns(user.arguments))
+    return why.cases_of_exporter(feed, (namespace, pod), why.watched_ns(user.arguments))
 
 
 _COMMANDS = {
     "top": _Command(top.top, _top),
-    "why": _Command(why.why, lambda user: why.answer(lambda: _case(user), user.arguments)),
+    "why": _Command(why.why, lambda user: why.answer(lambda: _cases(user), user.arguments)),
     "advise": _Command(advise.advise),
     "bill": _Command(bill.bill),
 }

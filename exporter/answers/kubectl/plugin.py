@@ -31,7 +31,7 @@ class _Command(NamedTuple):
 _COMMANDS = {
     "top": _Command("show GPUs and pods, live"),
     "why": _Command(
-        "how a pod fares on its GPUs: use, waiting and who ran instead, memory",
+        "how a pod fares on its GPUs: use, who ran instead, what to do",
         " [NAMESPACE/]POD",
     ),
     "advise": _Command("what each workload should ask for"),
@@ -78,11 +78,13 @@ def _parser(known: Collection[str]) -> Parser:
         group = own.add_argument_group("cluster")
         group.add_argument("--context", default="", help="of the kubeconfig [default its current]")
         group.add_argument("--kubeconfig", metavar="FILE", help=f"[$KUBECONFIG, or {KUBECONFIG}]")
-        group.add_argument(
-            *("-A", "--all-namespaces"),
-            action="store_true",
-            help="all that you may see, and not only the namespace of -n or of the context",
-        )
+        own.set_defaults(all_namespaces=False)
+        if name != "bill":  # a bill is of whole cards
+            group.add_argument(
+                *("-A", "--all-namespaces"),
+                action="store_true",
+                help="all that you may see, and not only the namespace of -n or of the context",
+            )
         group.add_argument(
             "--selector", default=EXPORTERS, help=f"label of the exporters' pods [{EXPORTERS}]"
         )

@@ -1,4 +1,4 @@
-"""What is known of a pod, for the sentences of ``why``: its parts, and the cards they are on.
+"""What is known of a pod or a group, for ``why``: its parts, and the cards they are on.
 
 ``node_case`` makes a case of a node's facts, ``series_case`` of a Prometheus's series.
 """
@@ -15,6 +15,7 @@ class Card:
 
     ``others``: who else is on it, as ``namespace/pod``; None if that is not known. ``throttled``:
     how long its clocks were held down, by reason. ``is_part``: it is a MIG instance or a partition.
+    ``over``: which of the others use more than their share of the core, by how many times.
     ``lost``: of a lost device, what happened and what to do; else "".
     """
 
@@ -26,6 +27,7 @@ class Card:
     throttled: Mapping[str, float] = field(default_factory=dict)
     others: tuple[str, ...] | None = None
     is_part: bool = False
+    over: Mapping[str, float] = field(default_factory=dict)
     lost: str = ""
 
     @property
@@ -63,7 +65,7 @@ class OnCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A pod's parts, over the ``window_s`` seconds before ``unix_s``.
+    """The parts of a pod, or of a group by its kind and name, in ``window_s`` until ``unix_s``.
 
     The parts' shares are of the time in which the pod was observed: ``observed_s`` seconds, None if
     that is about all. ``is_new``: it was first seen in the window, and without a break since.

@@ -1,8 +1,8 @@
-"""A pod's case by the typed facts of one node, at two moments."""
+"""The case of a pod or a group by the typed facts of one node, at two moments."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from exporter.answers.prometheus.case import Card, Case, OnCard
 from exporter.model import (
@@ -13,11 +13,15 @@ from exporter.model import (
     ContainerKey,
     DeviceState,
     Facts,
+    GroupHolding,
     GroupKey,
     PodName,
 )
 from exporter.model.alerts import lost
-from exporter.shown.marks import last_fault
+from exporter.shown.kinds import noun
+from exporter.shown.marks import BEYOND, last_fault
+
+_SHORT_ID = 8  # digits of a container's id
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,42 +46,87 @@ def pods_of(facts: Facts, view: str = "") -> list[str]:
     return sorted({f"{pod.namespace}/{pod.name}" for pod in live})
 
 
+def groups_of(facts: Facts, kind: str, name: str) -> list[GroupKey]:
+    """The groups of a kind ("": of any; or what people call it, as "job") and of this name.
+
+    A container is found by its name, or by the first digits of its id.
+    """
+    found = {
+        held.owner: held.info.name if held.info else "" for held in facts.groups if not held.ended
+    }
+    return [
+        owner
+        for owner, called in found.items()
+        if kind in {"", owner.kind, noun(owner.kind)} and is_called(name, owner.group, called)
+    ]
+
+
+def is_called(wanted: str, group: str, name: str) -> bool:
+    """Whether a group, with the name that is known of it, is the wanted one."""
+    return wanted in {group, name} or (len(wanted) >= _SHORT_ID and group.startswith(wanted))
+
+
+def members_of(facts: Facts, namespace: str, owner: str, view: str = "") -> list[PodName]:
+    """The pods of a workload, in a namespace or ("") in all, that a viewer may see."""
+    return sorted(
+        (pod.namespace, pod.name)
+        for pod in facts.pods
+        if not pod.ended
+        and pod.info is not None
+        and pod.info.owner_name == owner
+        and namespace in {"", pod.namespace}
+        and view in {"", pod.namespace}
+    )
+
+
 def case_of(
-    before: Moment, now: Moment, namespace: str, pod: str, window_s: float, view: str = ""
+    before: Moment, now: Moment, of: PodName | GroupKey, window_s: float, view: str = ""
 ) -> Case:
-    """The case of a pod. Use and waiting are the averages over ``window_s``, as the page has them.
+    """The case of a pod or a group. Use and waiting are the averages over ``window_s``.
 
     Who ran while it waited, and what held clocks down, was counted between the two moments. With
     ``view``, the viewer's only namespace, the pods of all other namespaces are "others".
     """
-    name = namespace, pod
-    mine = sorted(
-        (c for c in now.facts.containers if c.owner[:2] == name and not c.ended),
-        key=lambda one: (one.owner.container, one.index or 0),
-    )
     earlier = {(one.owner, one.uuid): one for one in before.facts.containers}
     cards = _Cards(before, now, view)
-    parts = tuple(
-        OnCard(
-            container=one.owner.container,
-            card=cards.of(one, (namespace, pod)),
+    held: list[ContainerHolding | GroupHolding] = [
+        one for one in now.facts.holdings if _name_of(one.owner) == of and not one.ended
+    ]
+    parts = []
+    for one in sorted(held, key=lambda one: (str(one.owner), one.index or 0)):
+        part = OnCard(
+            container="",
+            card=cards.of(one, of),
             core=one.average.core,
-            share=one.allocation.core,
             waiting=one.average.waiting,
-            waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid)), view),
             memory_bytes=one.memory.used_bytes,
-            memory_limit_bytes=one.allocation.memory_bytes,
+            memory_limit_bytes=one.memory.limit_bytes,
             last_active_unix_s=None if (at := one.last_active_unix_ns) is None else at / SECOND_NS,
-            scheme=", ".join(sorted({granted.scheme for granted in one.allocation.granted})),
             unmeasured={quantity: str(reason) for quantity, reason in one.unmeasured.items()},
-            misplaced=one.misplaced,
-            may_borrow=one.allocation.may_borrow,
         )
-        for one in mine
-    )
+        if isinstance(one, ContainerHolding):
+            part = replace(
+                part,
+                container=one.owner.container,
+                share=one.allocation.core,
+                waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid)), view),
+                memory_limit_bytes=one.allocation.memory_bytes,
+                scheme=", ".join(sorted({granted.scheme for granted in one.allocation.granted})),
+                misplaced=one.misplaced,
+                may_borrow=one.allocation.may_borrow,
+            )
+        parts.append(part)
     return Case(
-        namespace=namespace, pod=pod, unix_s=now.unix_ns / SECOND_NS, window_s=window_s, parts=parts
+        namespace=of[0],
+        pod=of[1],
+        unix_s=now.unix_ns / SECOND_NS,
+        window_s=window_s,
+        parts=tuple(parts),
     )
+
+
+def _name_of(owner: ContainerKey | GroupKey) -> PodName | GroupKey:
+    return owner.pod_name if isinstance(owner, ContainerKey) else owner
 
 
 def _waiting_on(
@@ -109,6 +158,7 @@ class _Cards:
         self._now = {device.uuid: device for device in now.facts.devices}
         self._before = {device.uuid: device for device in before.facts.devices}
         self._view = view
+        self._facts = now.facts
         self._on: dict[str, set[ContainerKey | GroupKey]] = defaultdict(set)
         for held in now.facts.holdings:
             if not held.ended:
@@ -116,18 +166,18 @@ class _Cards:
         for uuid in now.hidden:
             self._on[uuid].add(OTHERS)
 
-    def of(self, held: ContainerHolding, pod: PodName) -> Card:
-        """The card of a holding of a pod, with the others that are on it."""
+    def of(self, held: ContainerHolding | GroupHolding, own: PodName | GroupKey) -> Card:
+        """The card of a holding of this owner, with the others that are on it."""
         device = self._now.get(held.uuid)
         if device is None:
             return Card()
         others: set[str] = set()
         for owner in self._on[device.uuid]:
             if isinstance(owner, ContainerKey):
-                if owner.pod_name != pod:
+                if owner.pod_name != own:
                     is_visible = self._view in {"", owner.namespace}
                     others.add("/".join(owner.pod_name) if is_visible else OTHERS.kind)
-            else:
+            elif owner != own:
                 others.add(OTHERS.kind if self._view else " ".join(filter(None, owner)))
         # A reason that is new has no time before, and none between the two moments.
         throttled: Mapping[str, float] = {}
@@ -144,7 +194,20 @@ class _Cards:
             busy=device.average.core,
             throttled=throttled,
             others=tuple(sorted(others)),
+            over={name: ratio for name, ratio in self._over(device.uuid) if name in others},
             lost=lost(device.device.vendor, last_fault(device.xids or {}))
             if device.state is DeviceState.LOST
             else "",
         )
+
+    def _over(self, uuid: str) -> Iterator[tuple[str, float]]:
+        """The pods on a device that use more than their share of its core, by how many times."""
+        used: dict[PodName, float] = defaultdict(float)
+        shares: dict[PodName, float] = defaultdict(float)
+        for held in self._facts.containers:
+            if held.uuid == uuid and not held.ended and held.core_of_limit is not None:
+                used[held.owner.pod_name] += held.average.core or 0.0
+                shares[held.owner.pod_name] += held.allocation.core or 0.0
+        for pod, share in shares.items():
+            if used[pod] > BEYOND * share:
+                yield "/".join(pod), used[pod] / share

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, inf
 from typing import NamedTuple, TypeVar
@@ -18,20 +18,25 @@ from exporter.answers.prometheus.client import (
     renamings,
 )
 from exporter.answers.prometheus.lives import CYCLES, START, Index, Life, Scrapes, Target, check
+from exporter.answers.prometheus.node_case import is_called
 from exporter.metrics.families import PREFIX
 from exporter.model import AllocationFacts, Granted, XidCount
 from exporter.model.alerts import lost
-from exporter.shown.marks import last_fault
+from exporter.shown.kinds import noun
+from exporter.shown.marks import BEYOND, last_fault
 
 _LIMITS = ("core_limit_ratio", "memory_limit_bytes")
 _HELD = ("memory_used_bytes", "core_utilization_ratio", "allocation_info")
 _MISPLACED = "placement_mismatch"
 _STATE = ("last_active_timestamp_seconds", "unmeasured", _MISPLACED, *_LIMITS, *_HELD)
-_GAUGES = tuple(f"{PREFIX}_container_{name}" for name in _STATE)
+_GAUGES = {
+    level: tuple(f"{PREFIX}_{level}_{name}" for name in _STATE) for level in ("container", "group")
+}
 _HOLDERS = tuple(f"{PREFIX}_{level}_{name}" for level in ("container", "group") for name in _HELD)
 _CONTAINER, _DEVICE = f"{PREFIX}_container_", f"{PREFIX}_device_"
-_POD_INFO = f"{PREFIX}_pod_info"
+_POD_INFO, _GROUP_INFO = f"{PREFIX}_pod_info", f"{PREFIX}_group_info"
 _CORE, _WAITING = f"{_CONTAINER}core_seconds_total", f"{_CONTAINER}core_waiting_seconds_total"
+_GROUP_CORE = f"{PREFIX}_group_core_seconds_total"
 _CONTENTION = f"{_CONTAINER}core_waiting_on_seconds_total"
 _STALE_S = 300  # Prometheus forgets a series after that
 _SELDOM_S = 3600  # scrapes are never farther apart
@@ -106,6 +111,8 @@ class SeriesCase:
         self._view = view
         self._since_s = unix_s - window_s
         self._until_s, self._span_s = unix_s, window_s  # in which its cards are looked at
+        self._level = "container"
+        self._names: Sequence[Mapping[str, str]] = ()  # its labels, in each way of renaming them
         self._pod: Mapping[str, str] = {}  # its labels, of which some may be renamed
         self._index = Index(())
         self._turns: dict[Target, int] = {}  # of its exporter's targets: one after another
@@ -122,7 +129,36 @@ class SeriesCase:
             }
         )
 
+    def members(self, namespace: str, owner: str) -> list[tuple[str, str]]:
+        """The pods of a workload, in a namespace or ("") in all, that the viewer may see."""
+        found = self._prometheus.at(self._select([_POD_INFO], owner_name=owner), self._until_s)
+        names = {(label(one.labels, "namespace"), label(one.labels, "pod")) for one in found}
+        return sorted(n for n in names if namespace in {"", n[0]} and self._view in {"", n[0]})
+
+    def groups(self, kind: str, name: str) -> list[Mapping[str, str]]:
+        """The labels of the groups of a kind ("": of any) and of this name, on each node."""
+        if self._view:
+            return []
+        found: list[Mapping[str, str]] = []
+        for one in self._prometheus.at(self._select([_GROUP_INFO]), self._until_s):
+            of = label(one.labels, "kind")
+            called = is_called(name, label(one.labels, "group"), label(one.labels, "name"))
+            if called and kind in {"", of, noun(of)}:
+                kept = {n: one.labels.get(n, "") for n in ("kind", "group", "instance")}
+                found += [] if kept in found else [kept]
+        return found
+
+    def read_group(self, labels: Mapping[str, str]) -> Case:
+        """The case of one of the ``groups``."""
+        self._level, self._names = "group", [labels]
+        return self._read(labels["kind"], labels["group"])
+
     def read(self, namespace: str, pod: str) -> Case:
+        """The case of a pod, as ``_read`` has it."""
+        self._names = list(renamings(namespace=namespace, pod=pod))
+        return self._read(namespace, pod)
+
+    def _read(self, namespace: str, pod: str) -> Case:
         """The case. It has no parts if the pod is not known.
 
         Raises:
@@ -132,24 +168,26 @@ class SeriesCase:
         """
         # A pod that has ended within the window is looked at as it was when it was last seen.
         ended_s = None
-        state = self._state(namespace, pod, self._unix_s)
+        state = self._state(self._unix_s)
         if not state:
             ended_s = self.last_seen(namespace, pod)
             if ended_s is None or ended_s <= self._since_s:
                 return Case(
                     namespace=namespace, pod=pod, unix_s=self._unix_s, window_s=self._window_s
                 )
-            state = self._state(namespace, pod, ended_s)
+            state = self._state(ended_s)
         self._find_exporter(namespace, pod)
         self._until_s = self._unix_s if ended_s is None else ended_s
         self._since_s = max(self._since_s, self._began_s())
-        core, waiting = self._growth_of(_CORE), self._growth_of(_WAITING)
+        of_pod = self._level == "container"
+        core = self._growth_of(_CORE if of_pod else _GROUP_CORE)
+        waiting = self._growth_of(_WAITING) if of_pod else {}
         # Its cards are looked at while it was on them: what they did before is not its own affair.
         since_s = min((one.first_s for one in core.values()), default=0)
         self._span_s = max(1, ceil(self._until_s - max(since_s, self._since_s)))
         observed_s = max((one.observed_s for one in core.values()), default=self._window_s)
         is_partly = self._window_s - observed_s > max(_STEP_S, self._window_s * _PART)
-        waiting_on = self._waited_for(waiting)
+        waiting_on = self._waited_for(waiting) if of_pod else {}
         cards = self._cards({key: many[0].labels for key, many in state.items()})
         behind_s = self._behind_s()
         parts = [
@@ -180,8 +218,8 @@ class SeriesCase:
 
         Its counters last for a while after it: they are no sign of it.
         """
-        for chosen in renamings(namespace=namespace, pod=pod):
-            gauges = (self._select([name], **chosen) for name in _GAUGES)
+        for chosen in self._names or renamings(namespace=namespace, pod=pod):
+            gauges = (self._select([name], **chosen) for name in _GAUGES[self._level])
             known = " or ".join(f"timestamp({gauge})" for gauge in gauges)
             times = f"({known})[{_DAY_S}s:{_SCRAPE_S}s]"
             for one in self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
@@ -208,8 +246,9 @@ class SeriesCase:
         """
         long = f"[{max(self._window_s, _STALE_S)}s]"
         shown: list[Series] = []
-        for chosen in renamings(namespace=namespace, pod=pod):
-            shown += self._prometheus.at(f"{self._select(_GAUGES, **chosen)}{long}", self._unix_s)
+        gauges = _GAUGES[self._level]
+        for chosen in self._names:
+            shown += self._prometheus.at(f"{self._select(gauges, **chosen)}{long}", self._unix_s)
         instances = "|".join(sorted({re.escape(one.labels.get("instance", "")) for one in shown}))
         scrapes = Scrapes()
         both = self._select([START, CYCLES], f"instance=~{quoted(instances)}")
@@ -274,11 +313,11 @@ class SeriesCase:
             return 0.0
         return min(max(seen.values(), key=max))
 
-    def _state(self, namespace: str, pod: str, at_s: float) -> dict[_Key, list[Series]]:
+    def _state(self, at_s: float) -> dict[_Key, list[Series]]:
         found: dict[_Key, list[Series]] = defaultdict(list)
-        for chosen in renamings(namespace=namespace, pod=pod):
+        for chosen in self._names:
             self._pod = chosen  # its counters are asked for by the same labels
-            for one in self._prometheus.at(self._select(_GAUGES, **chosen), at_s):
+            for one in self._prometheus.at(self._select(_GAUGES[self._level], **chosen), at_s):
                 found[_key(one.labels)].append(one)
             if found:
                 break
@@ -341,7 +380,9 @@ class SeriesCase:
         for (uuid, reason), rate in rates.items():
             throttled[uuid][reason] = rate
         faults = self._faults(matcher)
-        on = self._holders(self._select(_HOLDERS, matcher), *map(_pod, state.values()))
+        own = {_pod(of) if self._level == "container" else _group(of) for of in state.values()}
+        on = self._holders(self._select(_HOLDERS, matcher), own)
+        over = self._over(matcher)
         found: dict[_Key, Card] = {}
         for key, labels in state.items():
             info, gpu = infos.get(key.uuid, {}), label(labels, "gpu")
@@ -355,6 +396,7 @@ class SeriesCase:
                 throttled=throttled[key.uuid],
                 others=tuple(sorted(on[key.uuid])),
                 is_part=bool(label(info, "parent_uuid")),
+                over={n: times for n, times in over[key.uuid].items() if n in on[key.uuid]},
                 lost=lost(label(info, "vendor"), faults[key.uuid]) if key.uuid in faults else "",
             )
         return found
@@ -376,18 +418,37 @@ class SeriesCase:
             xids[_uuid(one.labels)][label(one.labels, "xid")] = XidCount(1, at_ns)
         return {uuid: last_fault(xids[uuid]) for uuid in found}
 
-    def _holders(self, holders: str, *pod: str) -> dict[str, set[str]]:
+    def _holders(self, holders: str, own: Collection[str]) -> dict[str, set[str]]:
         """Who else is on each card."""
         found: dict[str, set[str]] = defaultdict(set)
         for one in self._mine(holders, "", self._until_s):
             is_pod = _name(one).startswith(_CONTAINER)  # a target has a namespace too
-            group = f"{label(one.labels, 'kind')} {label(one.labels, 'group')}"
-            name = _pod(one.labels) if is_pod else group
-            if is_pod and name in pod:
+            name = _pod(one.labels) if is_pod else _group(one.labels)
+            if name in own:
                 continue
             if self._view and not (is_pod and label(one.labels, "namespace") == self._view):
                 name = _OTHERS
             found[label(one.labels, "uuid")].add(name)
+        return found
+
+    def _over(self, matcher: str) -> dict[str, dict[str, float]]:
+        """The pods on each card that use more than their share of its core, by how many times."""
+
+        def of(labels: Labels) -> tuple[str, str, str]:
+            return _uuid(labels), _pod(labels), label(labels, "container")
+
+        name = f"{_CONTAINER}core_limit_ratio"
+        limits = self._mine(self._select([name], matcher), name, self._until_s)
+        shares, rates = self._once(limits, name, of), self._rates(_CORE, matcher, of)
+        sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for key, share in shares.items():
+            if key in rates:
+                sums[key[:2]][0] += rates[key]
+                sums[key[:2]][1] += share
+        found: dict[str, dict[str, float]] = defaultdict(dict)
+        for (uuid, pod), (used, share) in sums.items():
+            if used > BEYOND * share > 0:
+                found[uuid][pod] = used / share
         return found
 
     def _rates(self, name: str, matcher: str, key: Callable[[Labels], K]) -> dict[K, float]:
@@ -448,11 +509,11 @@ def _part(
     waiting_on: Mapping[str, float] | None,
     behind_s: float,
 ) -> OnCard:
-    value = {_name(one).removeprefix(_CONTAINER): one.samples[-1][1] for one in state}
+    value = {_bare(one): one.samples[-1][1] for one in state}
     unmeasured = {
         one.labels.get("quantity", ""): one.labels.get("reason", "")
         for one in state
-        if _name(one) == f"{_CONTAINER}unmeasured"
+        if _bare(one) == "unmeasured"
     }
     granted = [
         Granted(one.labels["scheme"], one.labels.get("policy", ""))
@@ -484,6 +545,15 @@ def _key(labels: Labels) -> _Key:
 
 def _name(one: Series) -> str:
     return one.labels.get("__name__", "")
+
+
+def _bare(one: Series) -> str:
+    """The name of a container's or a group's family without the level."""
+    return _name(one).removeprefix(_CONTAINER).removeprefix(f"{PREFIX}_group_")
+
+
+def _group(labels: Labels) -> str:
+    return f"{label(labels, 'kind')} {label(labels, 'group')}"
 
 
 def _uuid(labels: Labels) -> str:

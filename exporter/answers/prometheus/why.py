@@ -13,6 +13,7 @@ from typing import NamedTuple
 from exporter.answers.prometheus.case import Case, OnCard
 from exporter.model import Unmeasured
 from exporter.model.alerts import NEAR_LIMIT, lost
+from exporter.shown.marks import FEWER, MAKE_ROOM
 from exporter.shown.printable import utc
 from exporter.shown.reasons import UNMEASURED
 from exporter.shown.words import ago, gib, joined, length
@@ -188,7 +189,14 @@ def _waiting(case: Case) -> Iterator[Sentence]:
     if worst.waiting_s is not None:
         within = f"the {length(worst.waiting_s)} of {within} in which waiting was counted"
     said = f"It may have waited for others up to {waiting:.0%} of {within}{place}{others}."
-    yield Sentence(Topic.WAITING, said, urgent=_is_starved(worst))
+    starved = _is_starved(worst)
+    if starved:
+        over = worst.card.over
+        named = [each for each in worst.waiting_on or over if each in over]
+        most = sorted(named, key=lambda each: -over[each])[:_MAX_NAMES]
+        said += "".join(f" {name} is at {over[name]:.0%} of its share." for name in most)
+        said += f" To do: {FEWER if worst.share is None else MAKE_ROOM}."
+    yield Sentence(Topic.WAITING, said, urgent=starved)
 
 
 def _for_whom(waiting_on: Mapping[str, float] | None, waiting: float, pod: str) -> str:

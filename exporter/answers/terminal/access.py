@@ -6,7 +6,7 @@ Secrets come from files or variables, because every user of the machine can read
 import os
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from exporter.answers.httpclient import Credentials, HttpClient
 from exporter.answers.prometheus.client import Prometheus
@@ -52,10 +52,15 @@ VARIABLES = (*(v for v, _ in (FLAGS | PROMETHEUS_FLAGS).values()), PASSWORD, TOK
 """Every environment variable that is read here."""
 
 
-def add_arguments(parser: ArgumentParser, *, prometheus: bool = False) -> None:
-    """Adds the flags of a command that can read another machine."""
+def add_arguments(
+    parser: ArgumentParser, *, prometheus: bool = False, without: Collection[str] = ()
+) -> None:
+    """Adds the flags of a command that can read another machine, but those that it cannot use."""
     group = parser.add_argument_group("another machine")
+    parser.set_defaults(**dict.fromkeys(without))
     for name, (variable, about) in (FLAGS | (PROMETHEUS_FLAGS if prometheus else {})).items():
+        if name in without:
+            continue
         names = (f"--{name}", "-n") if name == "namespace" else (f"--{name}",)
         group.add_argument(*names, metavar="VALUE", help=f"{about} [${variable}]")
     group.add_argument(

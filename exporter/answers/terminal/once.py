@@ -17,7 +17,7 @@ OK, TROUBLE = 0, 1
 
 
 def print_once(feed: Feed, wait_ns: int) -> int:
-    """Print what a feed says after this time as a table, and return ``snapshot``'s exit status."""
+    """Print what a feed says after this time as a table, and return the exit status."""
     if wait_ns:
         feed.read()
         watch(wait_ns)

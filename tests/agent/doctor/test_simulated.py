@@ -42,7 +42,7 @@ def test_a_simulated_gpu_that_is_lost_is_a_problem(lost: str) -> None:
 
 @pytest.mark.parametrize("form", ["table", "json", "metrics"])
 def test_a_snapshot_of_a_node_with_a_lost_gpu_ends_with_1(lost: str, form: str) -> None:
-    command = [sys.executable, "-m", "exporter", "snapshot", lost, "--duration=1s"]
+    command = [sys.executable, "-m", "exporter", "top", lost, "--duration=1s"]
     done = subprocess.run(
         [*command, f"--format={form}"], capture_output=True, timeout=60, check=False
     )

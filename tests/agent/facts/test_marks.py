@@ -24,6 +24,7 @@ from exporter.model import (
     XidCount,
 )
 from exporter.shown.marks import (
+    MAKE_ROOM,
     Earlier,
     Mark,
     MarkKind,
@@ -43,6 +44,8 @@ from exporter.shown.tree import (
 from tests.snapshots import container
 
 GIB = 1 << 30
+UP_TO = "it waits up to 63% of the time, most for"
+TO_DO = f". To do: {MAKE_ROOM}"
 NOW = 2_000 * 10**9
 SECOND = 10**9
 
@@ -227,14 +230,16 @@ JOB = GroupHolding(
 
 def test_victim_and_culprit_are_marked_and_name_each_other() -> None:
     assert waiting_marks(entry(STARVED, HOG, groups=[JOB])) == {
-        CHAT: Mark(MarkKind.WAITING, "it waits up to 63% of the time, most for batch/crawl-0"),
+        CHAT: Mark(
+            MarkKind.WAITING, "it waits up to 63% of the time, most for batch/crawl-0" + TO_DO
+        ),
         CRAWL: Mark(MarkKind.CROWDS, "waiting most for it: inference/chat-0"),
     }
 
 
 def test_a_group_is_named_as_culprit_too() -> None:
     assert waiting_marks(entry(STARVED, groups=[JOB])) == {
-        CHAT: Mark(MarkKind.WAITING, "it waits up to 63% of the time, most for slurm 7"),
+        CHAT: Mark(MarkKind.WAITING, f"{UP_TO} slurm 7{TO_DO}"),
         JOB.owner: Mark(MarkKind.CROWDS, "waiting most for it: inference/chat-0"),
     }
 
@@ -251,9 +256,7 @@ def test_who_waits_itself_is_no_culprit() -> None:
 def test_a_viewer_of_one_namespace_sees_others() -> None:
     whole = Tree((entry(STARVED, HOG, groups=[JOB]),))
     [seen] = visible_to(whole, {"inference"}).devices
-    assert waiting_marks(seen) == {
-        CHAT: Mark(MarkKind.WAITING, "it waits up to 63% of the time, most for others")
-    }
+    assert waiting_marks(seen) == {CHAT: Mark(MarkKind.WAITING, f"{UP_TO} others{TO_DO}")}
     [other] = visible_to(whole, {"batch"}).devices
     assert waiting_marks(other) == {}
 

@@ -34,7 +34,7 @@ from exporter.model import (
     Snapshot,
     Unmeasured,
 )
-from exporter.shown.marks import MarkKind
+from exporter.shown.marks import MAKE_ROOM, MarkKind
 from exporter.shown.processes import tree_of_snapshot
 from exporter.shown.words import memory
 from tests.agent.api.nodes import HOSTILE, crowded, demo, failing, hostile
@@ -543,8 +543,9 @@ def test_who_waits_on_a_full_gpu_and_who_runs_meanwhile_are_both_marked() -> Non
     }
 
     victim = waits.owner.pod
+    said = f"it waits up to 63% of the time, most for batch/crawl-0. To do: {MAKE_ROOM}"
     assert marks == {
-        victim: [(MarkKind.WAITING, "it waits up to 63% of the time, most for batch/crawl-0")],
+        victim: [(MarkKind.WAITING, said)],
         "crawl-0": [(MarkKind.CROWDS, f"waiting most for it: {waits.owner.namespace}/{victim}")],
     }
 

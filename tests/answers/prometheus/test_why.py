@@ -1,6 +1,7 @@
 """What ``why`` says of a pod: by tables of facts, of a simulated node, by a real Prometheus."""
 
 import json
+import re
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,12 +18,17 @@ from exporter.answers.prometheus.why import Topic, sentences
 from exporter.cli import main
 from exporter.httpclient import NoAnswerError
 from exporter.model.alerts import lost as lost_words
+from exporter.shown.marks import MAKE_ROOM
 from tests.pages import pages
 from tests.store import Store, Target
 
 GIB = 1 << 30
+TO_DO = f"To do: {MAKE_ROOM}."
 NOW = 1_780_000_000
-CARD = Card(uuid="GPU-a", gpu="0", node="n1", model="L4", busy=1.0, others=("batch/crawl-0",))
+OVER = {"batch/crawl-0": 1.9, "batch/other-0": 1.5}
+CARD = Card(
+    uuid="GPU-a", gpu="0", node="n1", model="L4", busy=1.0, others=("batch/crawl-0",), over=OVER
+)
 STARVED = OnCard(
     container="main",
     card=CARD,
@@ -69,7 +75,8 @@ def test_a_starved_pod_hears_of_waiting_first() -> None:
     assert list(found.values()) == [
         (
             "It may have waited for others up to 63% of the last minute, most of it for "
-            "batch/crawl-0, then for user bob."
+            "batch/crawl-0, then for user bob. batch/crawl-0 is at 190% of its share. To do: move "
+            "one of the two to another card, or set a policy of fixed shares."
         ),
         "It used 18% of GPU 0 in the last minute; its share is 50%, and it used 36% of that.",
         "It holds 12.0 GiB of its 16.0 GiB of memory on GPU 0 (75%).",
@@ -186,7 +193,9 @@ OTHER = replace(STARVED, card=replace(CARD, uuid="GPU-b", gpu="1"), core=0.42)
     ],
 )
 def test_each_topic(parts: list[OnCard], topic: Topic, text: str) -> None:
-    assert said(*parts)[topic] == text
+    found, _, to_do = said(*parts)[topic].partition(" To do: ")
+    assert re.sub(r"( \S+ is at \d+% of its share\.)+$", "", found) == text
+    assert not to_do or topic is Topic.WAITING
 
 
 def test_what_is_not_known_is_said_first_and_never_as_zero() -> None:
@@ -319,11 +328,77 @@ def test_the_only_pod_of_a_name_needs_no_namespace_and_what_may_be_meant_is_name
     assert main(["why", "rerank-58d4f8f7c4-9vkmt", "--simulate=demo", "--since=1s"]) == 0
     out = capsys.readouterr().out
     assert "in the last second; its share is 10%" in out
-    assert main(["why", "rerank", "--simulate=demo", "--since=1s"]) == 1
+    assert main(["why", "rerank-58", "--simulate=demo", "--since=1s"]) == 1
     assert capsys.readouterr().err == (
-        "mgpu-exporter why: rerank is not known to this node; did you mean "
+        "mgpu-exporter why: rerank-58 is not known to this node; did you mean "
         "inference/rerank-58d4f8f7c4-9vkmt?\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("scenario", "name", "words"),
+    [
+        ("demo", "inference/rerank", "its share is 10%"),
+        ("hpc", "slurm/4711", "It used 1."),
+        ("hpc", "job/4711", "no share of the core is promised"),
+        ("hpc", "docker/llm-server", "with podman"),
+        ("hpc", "llm-server", "of GPU 2"),
+        ("hpc", "user/dave", "of GPU 3"),
+    ],
+)
+def test_a_workload_a_job_a_container_and_a_user_are_named_as_people_call_them(
+    scenario: str, name: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", name, f"--simulate={scenario}", "--since=1s"]) == 0
+    assert words in capsys.readouterr().out
+
+
+def test_a_store_answers_for_a_workload_a_job_and_who_is_over_its_share(tmp_path: Path) -> None:
+    owner = 'owner_kind="Deployment",owner_name="chat"'
+    job = 'kind="slurm",group="7",gpu="0",uuid="GPU-a"'
+
+    def page(second: int) -> str:
+        pods = "".join(
+            f'mgpu_pod_info{{namespace="team",pod="{pod}",uid="{pod}",{owner}}} 1\n'
+            + "".join(
+                f'mgpu_container_{family}{{namespace="team",pod="{pod}",container="main",gpu="0",'
+                f'uuid="GPU-a"}} {value}\n'
+                for family, value in (
+                    ("core_seconds_total", second * use),
+                    ("core_waiting_seconds_total", second * 0.5 * (use < 0.4)),
+                    ("core_limit_ratio", 0.4),
+                    ("core_utilization_ratio", use),
+                    ("memory_used_bytes", 1),
+                )
+            )
+            for pod, use in (("chat-a", 0.2), ("chat-b", 0.76))
+        )
+        return (
+            f'{pods}mgpu_device_busy_seconds_total{{gpu="0",uuid="GPU-a"}} {second}\n'
+            f'mgpu_group_info{{kind="slurm",group="7",name="train"}} 1\n'
+            f"mgpu_group_core_seconds_total{{{job}}} {second * 0.04}\n"
+            f"mgpu_group_core_utilization_ratio{{{job}}} 0.04\n"
+            f"mgpu_group_memory_used_bytes{{{job}}} {GIB}\n"
+        )
+
+    with Store(tmp_path) as store:
+        for second in range(0, 301, 15):
+            store.scrape(Target({"job": "mgpu", "instance": "a"}), page(second), NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+
+        def reader() -> SeriesCase:
+            return SeriesCase(asks, NOW + 300, 240)
+
+        assert reader().members("team", "chat") == [("team", "chat-a"), ("team", "chat-b")]
+        assert reader().members("", "chat") == reader().members("team", "chat")
+        waits = {one.topic: one.text for one in sentences(reader().read("team", "chat-a"))}
+        assert "team/chat-b is at 190% of its share. To do: move" in waits[Topic.WAITING]
+        [group] = reader().groups("job", "7")
+        assert reader().groups("", "train") == [group]
+        assert reader().groups("docker", "7") == []
+        found = {one.topic: one.text for one in sentences(reader().read_group(group))}
+    assert found[Topic.USE].startswith("It used 4% of GPU 0 in the last 4 minutes; no share")
+    assert found[Topic.CARDS].endswith("with team/chat-a and team/chat-b.")
 
 
 def test_who_may_use_more_than_his_share_is_said() -> None:
@@ -412,7 +487,7 @@ def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str, company: 
             Topic.WAITING,
             (
                 "It may have waited for others up to 80% of the last 5 minutes, all of it for "
-                f"{other}."
+                f"{other}. {TO_DO}"
             ),
         ),
         (Topic.CLOCKS, "Clocks were held down: GPU 0 50% of the time by heat."),
@@ -442,7 +517,7 @@ def test_waiting_that_was_counted_for_a_part_of_the_time_is_of_that_part(tmp_pat
     [said] = [one.text for one in sentences(case) if one.topic is Topic.WAITING]
     assert said == (
         "It may have waited for others up to 80% of the 10 minutes of the last hour in which "
-        "waiting was counted: 20% for batch/crawl-0; no name is recorded for most of it."
+        "waiting was counted: 20% for batch/crawl-0; no name is recorded for most of it. " + TO_DO
     )
 
 
@@ -581,7 +656,7 @@ def test_a_sentence_of_long_names_is_not_cut(capsys: pytest.CaptureFixture[str])
         window_s=60,
         parts=(replace(STARVED, card=replace(CARD, others=names)),),
     )
-    assert answer(lambda: case, Namespace(format="text", program="mgpu-exporter")) == 0
+    assert answer(lambda: [case], Namespace(format="text", program="mgpu-exporter")) == 0
     assert f" and {names[2]}.\n" in capsys.readouterr().out
 
 

@@ -73,7 +73,7 @@ def test_every_question_has_the_headers(
 
 
 def test_an_exporter_is_asked_with_them_too(server: Server) -> None:
-    main(["snapshot", f"--url={server.url}", "--header", TENANT])
+    main(["top", "--once", f"--url={server.url}", "--header", TENANT])
     main(["top", "--once", f"--url={server.url}", "--header", TENANT])
     main(["why", "team/chat", f"--url={server.url}", "--header", TENANT])
 
@@ -199,7 +199,7 @@ def test_an_exporter_that_is_asked_as_a_prometheus_is_said(
 
 
 @pytest.mark.parametrize("status", [404, 400])  # VictoriaMetrics: 400
-@pytest.mark.parametrize("command", ["top --once", "why a/b", "snapshot", "snapshot --format=json"])
+@pytest.mark.parametrize("command", ["top --once", "why a/b", "top --once --format=json"])
 def test_a_prometheus_that_is_asked_as_an_exporter_is_said(
     command: str, status: int, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,7 +44,7 @@ def exporter() -> Iterator[Exporter]:
 
 
 def snapshot(*flags: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "exporter", "snapshot", *flags]
+    command = [sys.executable, "-m", "exporter", "top", "--once", *flags]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, env=environ or None
     )

@@ -94,7 +94,7 @@ def test_ctrl_c_ends_top_also_while_a_filter_is_typed(before: bytes) -> None:
 
 
 def test_snapshot_fits_the_terminal_and_is_coloured() -> None:
-    with terminal("snapshot", "--simulate=single", "--duration=1s", columns=60) as screen:
+    with terminal("top", "--once", "--simulate=single", "--duration=1s", columns=60) as screen:
         screen.read_until(b"looking at this node")
         screen.read_until(b"\x1b[1m")
         assert screen.process.wait(60) in {0, 1}
