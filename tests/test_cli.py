@@ -220,12 +220,12 @@ def test_a_commands_own_flags_may_stand_before_it(capsys: pytest.CaptureFixture[
         (
             "check --url http://node:10045 -v",
             (
-                "no flag of check: --url; it is one of top, snapshot, bill, why, advise, and check "
-                "looks at the machine that it runs on: run it there\n"
+                "no flag of check: --url; it is one of top, why, and check looks at the machine "
+                "that it runs on: run it there\n"
                 "mgpu-exporter: unexpected argument of check: -v"
             ),
         ),
-        ("snapshot --since=7d", "no flag of snapshot: --since; it is one of bill, why, advise"),
+        ("top --since=7d", "no flag of top: --since; it is one of bill, why, advise"),
         ("record --output=x --form=json", "no such flag: --form; did you mean --force?"),
         ("serve --port 9000", "no such flag: --port; did you mean --web.listen-address?"),
         ("top --bogus", "no such flag: --bogus; see --help"),

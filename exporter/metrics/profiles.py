@@ -1,6 +1,6 @@
 """The families of each ``--metrics.profile``, and what ``--metrics.enable`` and ``disable`` change.
 
-``minimal`` answers who uses how much, what was allocated, and what it costs. ``full`` has everything.
+``minimal`` answers who uses how much, what was allocated, and what it costs. ``full`` has all.
 """
 
 from collections.abc import Collection, Mapping

@@ -443,8 +443,6 @@ mgpu_device_unobserved_seconds_total{{uuid="GPU-p-1"}} {lost}
         (["--price=1", "--since=2026-05-28T20:26:30Z"], "at least a minute before --until"),
         (["--price=1", "--since=yesterday"], "'yesterday' is no time: give now, 7d (7 days ago)"),
         (["--price=1", "--since=9999w"], "'9999w' is no time"),
-        (["--price=1", "-n", "team"], "bill: -n: the bill is of whole cards"),
-        (["--price=1", "--url=http://node:10045"], "bill: --url: the bill is of whole cards"),
         (["--prices=/nowhere.yaml"], "/nowhere.yaml: No such file or directory"),
     ],
 )

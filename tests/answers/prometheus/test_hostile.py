@@ -39,7 +39,7 @@ OTHERS: Commands = {  # the same questions in other forms
     "bill": (main, ["bill", "--price=1", "--since=10m"]),
     "bill by pod": (main, ["bill", "--price=1", "--by=pod", "--since=10m", "--format=focus"]),
     "bill as JSON": (main, ["bill", "--price=1", "--method=use", "--format=json", "--since=10m"]),
-    "kubectl mgpu bill": (plugin, ["bill", "--price=1", "--since=10m", "-A"]),
+    "kubectl mgpu bill": (plugin, ["bill", "--price=1", "--since=10m"]),
     "kubectl mgpu why": (plugin, ["why", "team/chat", "-A"]),
     "kubectl mgpu advise": (plugin, ["advise", "-A"]),
 }

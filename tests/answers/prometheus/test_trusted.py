@@ -35,13 +35,6 @@ def test_what_names_no_label_is_refused(given: str, capsys: pytest.CaptureFixtur
     assert f"--target: {given}: give LABEL=PATTERN" in capsys.readouterr().err
 
 
-def test_advice_is_of_recorded_series_which_are_of_no_job(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["advise", "--prometheus=http://127.0.0.1:1", "--job=mgpu"]) == 2
-    assert "--job: advice is by recorded series" in capsys.readouterr().err
-
-
 def test_a_workload_of_two_clusters_is_two_whatever_a_store_calls_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
