@@ -110,6 +110,22 @@ def test_no_process_has_more_than_its_average_rounded_up() -> None:
     assert naming[1] == busy(50, 47)
 
 
+def test_where_averages_leave_only_what_was_cut_from_them_each_sample_is_somebodys() -> None:
+    percents = [65, 49, 66, 65, 95, 42, 79, 51, 73, 56, 75, 71]
+    spans = sample_spans([(percent, 0) for percent in percents])
+    last = [n * SAMPLE_NS * 10 for n in (10, 11)]
+
+    naming = known(attribute_samples(spans, [row(1, last[0], 12), row(2, last[1], 52)]))
+
+    assert sum(naming.values()) == busy(*percents)
+
+
+def test_what_nobody_is_named_for_is_nobodys_though_it_is_little() -> None:
+    naming = known(told([*[(50, 1)] * 18, (40, NOBODY), (50, 1)]))
+
+    assert naming == {1: busy(*[50] * 19)}
+
+
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 4)), min_size=1, max_size=72))
 def test_no_sample_is_counted_twice(samples: Sampled) -> None:
     active = [(percent, pid if percent else NOBODY) for percent, pid in samples]

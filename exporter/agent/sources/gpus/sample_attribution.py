@@ -78,6 +78,7 @@ class NamingEvidence:
 
 
 MAX_SUMS = 64  # sums of samples that are tried: enough for all samples of a second
+SURE = 2  # standard deviations of what is cut from averages: even from 0 to 1 % of each
 SAME_US = 1000  # a row and its sample have the same time, up to rounding
 ROW_TIME = itemgetter(1)
 EVERYWHERE: Mapping[int, int] = MappingProxyType({})
@@ -148,10 +149,20 @@ def attribute_samples(
         return attribute_samples(spans, aligned, until_us) if aligned else None
     # Processes choose in the order of their last sample, because the earliest has the fewest
     # candidates.
-    by_pid: dict[int, int] = {}
-    for row in sorted(rows, key=ROW_TIME):
-        count = len(_upto(spans, until_us.get(row[0])))
-        taken = 0 if _is_of_codec(row) else _take(row, count, free, others)
+    by_pid = {row[0]: 0 for row in rows}
+    choosing = [row for row in sorted(rows, key=ROW_TIME) if not _is_of_codec(row)]
+    counts = [len(_upto(spans, until_us.get(row[0]))) for row in choosing]
+    # The driver has cut each average to whole percents. So the sum of a process's percents is
+    # between ``count * core`` and that plus ``count``; the middle is the likeliest.
+    middles = [count * (row[2] + 0.5) for row, count in zip(choosing, counts, strict=True)]
+    for place, row in enumerate(choosing):
+        count, left = counts[place], len(choosing) - place
+        # What the middles leave or lack may be no more than what was cut: then each sample is one
+        # of these processes', and each has its part of the difference.
+        apart = sum([span.percent for span in free.values()]) - sum(middles[place:])
+        shift = apart / left if apart**2 <= SURE**2 * count**2 * left / 12 else 0.0
+        shift = min(max(shift, -count / 2), count / 2)
+        taken = _take(row, middles[place] + shift, count / 2 - shift, free, others)
         if taken is None:
             return None
         by_pid[row[0]] = taken
@@ -159,18 +170,17 @@ def attribute_samples(
 
 
 def _take(
-    row: ProcessRow, count: int, free: dict[int, SampleSpan], others: list[SampleSpan]
+    row: ProcessRow,
+    left: float,
+    slack: float,
+    free: dict[int, SampleSpan],
+    others: list[SampleSpan],
 ) -> int | None:
     """Takes the samples of one process out of ``free`` and ``others``; returns their busy ns.
 
-    None if they do not fit.
-    ``count`` is the number of samples of which the row has the average.
+    None if they do not fit. Their percents add up to ``left``, and to ``slack`` more at most.
     """
-    _, timestamp_us, core = row[:3]
-    # The driver has cut the average to whole percents. So the sum of the percents is between
-    # ``count * core`` and that plus ``count``; the middle is taken, and half of it is the slack.
-    slack = count / 2
-    left = count * (core + 0.5)
+    timestamp_us = row[1]
     busy_ns = 0
     last = free.get(timestamp_us)
     if last and 0 < last.percent <= left + slack:
