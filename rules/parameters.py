@@ -47,6 +47,7 @@ def _jobs(alert: str) -> Parameter:
 _XID = "seconds since the XID"
 
 PARAMETERS: tuple[Parameter, ...] = (
+    _over("MgpuBillDayOpen", "129600", "seconds since a day was closed"),
     _over("MgpuPodNearMemoryLimit", str(NEAR_LIMIT), "share of the memory that was allocated"),
     _over("MgpuContainerOverCoreShare", "1.1", "times the share that was allocated"),
     Parameter(

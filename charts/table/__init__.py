@@ -4,10 +4,11 @@ Data only: it knows of the exporter no more than its table of settings.
 """
 
 from charts.table.access import ACCESS
+from charts.table.closing import CLOSING
 from charts.table.monitoring import MONITORING
 from charts.table.pod import POD
 from charts.table.release import EXTRAS, RELEASE
 from charts.table.value import Section
 from charts.table.web import WEB
 
-SECTIONS: tuple[Section, ...] = (*RELEASE, *ACCESS, *WEB, *MONITORING, *POD, *EXTRAS)
+SECTIONS: tuple[Section, ...] = (*RELEASE, *ACCESS, *WEB, *MONITORING, *CLOSING, *POD, *EXTRAS)

@@ -17,6 +17,9 @@ NEXT = f'{GPU},namespace="n",pod="neighbour",container="c"'
 OTHER = MAIN.replace("GPU-a", "GPU-b").replace('gpu="0"', 'gpu="1"')
 
 HOURS = "x400"  # minutes
+CRONJOB = 'job="kube-state-metrics",namespace="mgpu-exporter",cronjob="mgpu-exporter-bill-close"'
+CREATED = f"kube_cronjob_created{{{CRONJOB}}}"
+CLOSED = f"kube_cronjob_status_last_successful_time{{{CRONJOB}}}"
 
 
 class Example(NamedTuple):
@@ -583,6 +586,16 @@ CASES: dict[str, Example] = {
             BUILD.replace("mgpu-exporter", "gpus"): "1x30 stale",
         },
         {"it never was an exporter": {BUILD.replace("mgpu-exporter", "gpus"): None}},
+    ),
+    "MgpuBillDayOpen": Example(
+        {CREATED: "0x3000", CLOSED: "1000x3000"},
+        {"a day was closed since": {CLOSED: "80000x3000"}},
+        minute=2260,
+    ),
+    "MgpuBillDayOpen of what never closed a day": Example(
+        {CREATED: "0x3000"},
+        {"it is new": {CREATED: "80000x3000"}},
+        minute=2260,
     ),
     "MgpuExporterMissing": Example(
         {

@@ -22,7 +22,7 @@ PLAIN = {"mgpu-exporter", "journalctl", "systemctl"}  # of a machine without Kub
 PROGRAMS = {"kubectl", "echo", *PLAIN, *ON_THE_NODE}
 OF_PODS = {  # what only a node of a cluster can have
     *("MgpuAllocatedGpuIdle", "MgpuExporterMissing", "MgpuNamespaceOverwritten"),
-    "MgpuPodNearMemoryLimit",
+    *("MgpuPodNearMemoryLimit", "MgpuBillDayOpen"),
 }
 RESET = re.compile(r"\breset|\b[Dd]rain")
 COMMANDS = {

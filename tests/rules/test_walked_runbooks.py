@@ -20,7 +20,7 @@ LEVELS = ("mgpu_",)
 OF_NOBODY = {  # what a well node has not: nothing is found by these
     *("MgpuContainerCrowdsOutNeighbour", "MgpuContainerStarved", "MgpuGpuMissing"),
     *("MgpuContainerUnmeasured", "MgpuExporterOverrun", "MgpuExporterConfigReloadFailed"),
-    "MgpuExporterMissing",  # asks kube-state-metrics
+    *("MgpuExporterMissing", "MgpuBillDayOpen"),  # ask kube-state-metrics
 }
 OF_SHARES = {"MgpuDeviceOvercommitted", "MgpuNamespaceOverwritten", "MgpuPodNearMemoryLimit"}
 OF_PODS = {"MgpuAllocatedGpuIdle", *OF_SHARES}

@@ -7,6 +7,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.util import find_spec
@@ -279,7 +280,7 @@ class _Reading(stored.Reading):
 
     def take_closed(self, day_s: int, records: Sequence[Record]) -> None:
         """Takes a closed day."""
-        self._closed += records
+        self._closed += [replace(record, cards=()) for record in records]  # of a month too many
         self._days.add(day_s)
         order = [card for record in records for card in record.cards]
         order.sort(key=lambda card: (card.node, card.uuid, card.begin_s))
