@@ -113,6 +113,7 @@ REGEX = {
     "node": '/[{,]instance="([^"]+)"/',
     "namespace": '/[{,](?:exported_)?namespace="([^"]+)"/',
     "pod": '/[{,](?:exported_)?pod="([^"]+)"/',
+    "owner": '/[{,]owner_name="([^"]*)"/',
     "uuid": '/a="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/',
 }
 
@@ -190,6 +191,22 @@ def _some(name: str, label: str, query: str) -> build.QueryVariable:
     """A variable of which any number may be chosen; the first of them at first."""
     variable = _query(name, label, query).multi(multi=True)
     return variable.regex(REGEX[name]) if query.startswith("query_result") else variable
+
+
+def largest(name: str, key: str, expr: str) -> build.QueryVariable:
+    """A hidden variable: the names of the rows that a table shows, of those of ``expr``.
+
+    It is found once for all columns. A column that asks for these names finds them by the index of
+    Prometheus; one that ranks for itself reads the whole fleet, each time.
+    """
+    return (
+        _query(name, f"The largest of each {key}", f"query_result({expr})")
+        .regex(REGEX[key])
+        .multi(multi=True)
+        .include_all(include_all=True)
+        .sort(VariableSort.DISABLED)
+        .hide(VariableHide.HIDE_VARIABLE)
+    )
 
 
 def _busiest(name: str) -> build.QueryVariable:

@@ -1,5 +1,7 @@
 """Clusters and namespaces: who uses what of what share, what is idle, what is wrong."""
 
+from functools import partial
+
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards import fleet
@@ -26,6 +28,7 @@ from dashboards.frame import (
     events,
     hit,
     in_range,
+    largest,
     to,
 )
 from dashboards.lines import group_figure
@@ -50,6 +53,7 @@ from dashboards.tables import (
     Column,
     bar,
     colored,
+    ranked,
     table,
 )
 from exporter.answers.prometheus.amounts import Resource
@@ -70,20 +74,9 @@ TO_POD = to(
 )
 LINKS = {"Pod": TO_POD, "Node": TO_NODE}
 
-USE_RATE = f"rate(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
-POD_USE = f"rate(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
-NAMESPACE_SHARE = (
-    f"rate(mgpu_namespace_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
-)
-# of the containers that have a share: what is compared with it
-WITHIN = f"rate(mgpu_pod_limited_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
-SHARE = f"rate(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 USED_HOURS = f"increase(mgpu_pod_limited_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 IDLE_HOURS = f"increase(mgpu_pod_allocated_idle_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-MEMORY = f"mgpu_pod_memory_used_bytes{{{NAMESPACE}}}"
-MEMORY_LIMIT = f"mgpu_pod_memory_limit_bytes{{{NAMESPACE}}}"
-MEMORY_FULL = f"mgpu_pod_memory_limit_utilization_ratio{{{NAMESPACE}}}"
 ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node"}
 BY_OWNER = "cluster, $namespace_label, owner_kind, owner_name"
 INTERVAL = "[$__rate_interval]"
@@ -95,8 +88,9 @@ TROUBLE: Words = {
     "1": ("node silent", BAD),
     "2": ("waits", LOOK),
 }
-# Not "and": without pods' infos, as where a site drops them, all pods are shown.
-OF_OWNER = f'unless on ({BY_POD}) mgpu_pod_info{{{NAMESPACE},owner_name!~"$owner"}}'
+# Of many pods and workloads the largest alone are asked for.
+OF_LARGEST_PODS = f'{NAMESPACE},$pod_label=~"$largest_pods"'
+OF_LARGEST_OWNERS = f'{NAMESPACE},owner_name=~"$largest_owners"'
 NOT_RECORDED = "No pod has a GPU here, or the recording rules are not loaded"
 IDLE_BAR = bar(((None, IDLE),), top=None)
 
@@ -111,6 +105,9 @@ def dashboard() -> build.Dashboard:
         labels=WORKLOAD,
     )
     found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
+    owners, pods = ranked(_by_use_of_workloads(NAMESPACE)), ranked(_by_use_of_pods(NAMESPACE))
+    found.with_variable(largest("largest_owners", "owner", owners))
+    found.with_variable(largest("largest_pods", "pod", pods))
     for panel in (*_totals(), fleet.cards(), _in_trouble(), alerts("overview", _firing)):
         found.with_panel(panel)
     found.with_row(build.Row("Who uses what, of what share"))
@@ -227,11 +224,20 @@ def _in_trouble() -> Panel:
     )
 
 
-def _workloads() -> Panel:
-    def of(figure: str, how: str = "sum") -> str:
-        return f"{how} by ({BY_OWNER}) (namespace_workload:mgpu_{figure}{{{NAMESPACE}}})"
+def _workload(figure: str, selector: str, how: str = "sum") -> str:
+    """A figure of each workload over its nodes, as the rules record it."""
+    return f"{how} by ({BY_OWNER}) (namespace_workload:mgpu_{figure}{{{selector}}})"
 
-    used, share = of("core_seconds:sum_rate5m"), of("allocated_core_seconds:sum_rate5m")
+
+def _by_use_of_workloads(selector: str) -> str:
+    """Each workload and what it uses; one whose use is not known is a row too."""
+    used = _workload("core_seconds:sum_rate5m", selector)
+    return f"({used} or 0 * {_workload('pods:count', selector)})"
+
+
+def _workloads() -> Panel:
+    of = partial(_workload, selector=OF_LARGEST_OWNERS)
+    share = of("allocated_core_seconds:sum_rate5m")
     within, pods = of("limited_core_seconds:sum_rate5m"), of("pods:count")
     return table(
         "Workloads now",
@@ -239,10 +245,10 @@ def _workloads() -> Panel:
         "recording rules have them. A click on a workload shows its pods below.",
         {"namespace": "Namespace", "owner_kind": "Kind", "owner_name": "Owner"},
         [
-            Column("GPUs used", used, "short"),
+            Column("GPUs used", of("core_seconds:sum_rate5m"), "short"),
             Column("Promised", share, "short"),
             Column("Use of share", f"{within} / ({share} > 0)", "percentunit", SHARE_USE),
-            Column("Waiting", of("core_waiting_seconds:max_rate5m", "max"), "percentunit"),
+            Column("Waiting", of("core_waiting_seconds:max_rate5m", how="max"), "percentunit"),
             Column("Memory", of("memory_used_bytes:sum"), "bytes"),
             Column("Pods", pods, "short"),
         ],
@@ -252,68 +258,97 @@ def _workloads() -> Panel:
         },
         nothing=NOT_RECORDED,
         known=pods,
-        largest=f"({used} or 0 * {pods})",  # one whose use is not known is a row too
+        largest=_by_use_of_workloads(NAMESPACE),
+        among=_by_use_of_workloads(OF_LARGEST_OWNERS),
     )
-
-
-def _use_and_share(by: str, use: str, share: str, held: str) -> list[Column]:
-    """The columns of use against allocation, of namespaces or of pods."""
-    within = f"sum by ({by}) ({WITHIN}) / (sum by ({by}) ({SHARE}) > 0)"
-    return [
-        Column("GPUs used", f"sum by ({by}) ({use})", "short"),
-        Column("Promised", f"sum by ({by}) ({share})", "short"),
-        Column("Use of share", within, "percentunit", SHARE_USE),
-        Column("Memory", f"sum by ({by}) ({MEMORY})", "bytes"),
-        Column("Allocated", f"sum by ({by}) ({MEMORY_LIMIT})", "bytes"),
-        Column("Memory full", held, "percentunit", FILLED),
-    ]
 
 
 def _namespaces() -> Panel:
-    energy = f"rate(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__rate_interval])"
-    held = (
-        f"sum by ({BY_NAMESPACE}) ({MEMORY} and {MEMORY_LIMIT})"
-        f" / (sum by ({BY_NAMESPACE}) ({MEMORY_LIMIT}) > 0)"
+    def of(figure: str) -> str:
+        return f"sum by ({BY_NAMESPACE}) (namespace_instance:mgpu_{figure}{{{NAMESPACE}}})"
+
+    used, limit = of("core_seconds:sum_rate5m"), of("memory_limit_bytes:sum")
+    within, share = (
+        of(f"{figure}_core_seconds:sum_rate5m") for figure in ("limited", "pods_allocated")
     )
+    full = f"{of('memory_of_limit_bytes:sum')} / ({limit} > 0)"
     return table(
         "Namespaces now",
-        "Use and allocation of each namespace, pods that were too short for a scrape included; "
-        "power is estimated. A click on a namespace shows its pods alone.",
+        "Use and allocation of each namespace, of the last five minutes, as the recording rules "
+        "have them, pods that were too short for a scrape included; power is estimated. A click on "
+        "a namespace shows its pods alone.",
         {"namespace": "Namespace", "cluster": "Cluster"},
         [
-            *_use_and_share(BY_NAMESPACE, USE_RATE, NAMESPACE_SHARE, held),
-            Column("Power", f"sum by ({BY_NAMESPACE}) ({energy})", "watt"),
-            Column("Pods", f"count by ({BY_NAMESPACE}) (mgpu_pod_info{{{NAMESPACE}}})", "short"),
+            Column("GPUs used", used, "short"),
+            Column("Promised", of("allocated_core_seconds:sum_rate5m"), "short"),
+            Column("Use of share", f"{within} / ({share} > 0)", "percentunit", SHARE_USE),
+            Column("Memory", of("memory_used_bytes:sum"), "bytes"),
+            Column("Allocated", limit, "bytes"),
+            Column("Memory full", full, "percentunit", FILLED),
+            Column("Power", of("energy_joules:sum_rate5m"), "watt"),
+            Column("Pods", of("pods:count"), "short"),
         ],
         links={"Namespace": TO_NAMESPACE},
-        known=f"mgpu_namespace_core_seconds_total{{{NAMESPACE}}}",
+        nothing=NOT_RECORDED,
+        known=f"namespace_instance:mgpu_core_seconds:sum_rate5m{{{NAMESPACE}}}",
     )
+
+
+def _by_use_of_pods(selector: str) -> str:
+    """Each pod of the chosen workloads and what it uses, or 0 where that is not known."""
+    used = f"sum by ({BY_POD}) (rate(mgpu_pod_core_seconds_total{{{selector}}}{INTERVAL}))"
+    infos = f"group by ({BY_POD}) (mgpu_pod_info{{{selector}}})"
+    # Not "and": without pods' infos, as where a site drops them, all pods are shown.
+    others = f'mgpu_pod_info{{{selector},owner_name!~"$owner"}}'
+    return f"(({used} or 0 * {infos}) unless on ({BY_POD}) {others})"
 
 
 def _pods() -> Panel:
-    infos = f"group by ({BY_POD}) (mgpu_pod_info{{{NAMESPACE}}})"
+    selector = OF_LARGEST_PODS
+
+    def rate(family: str) -> str:
+        return f"sum by ({BY_POD}) (rate(mgpu_pod_{family}_total{{{selector}}}{INTERVAL}))"
+
+    def held(family: str) -> str:
+        return f"sum by ({BY_POD}) (mgpu_pod_{family}{{{selector}}})"
+
+    # What the containers use that have a share is compared with it.
+    within, share = rate("limited_core_seconds"), rate("allocated_core_seconds")
+    full = f"max by ({BY_POD}) (mgpu_pod_memory_limit_utilization_ratio{{{selector}}})"
     return table(
         "Pods now",
         "Use and allocation of each pod. Over 100 % it takes what others leave, or what others "
         "were promised: its page shows its neighbours. How full its memory is, is of the device "
         "where that is most.",
         ON_NODE,
-        _use_and_share(BY_POD, POD_USE, SHARE, f"max by ({BY_POD}) ({MEMORY_FULL})"),
+        [
+            Column("GPUs used", rate("core_seconds"), "short"),
+            Column("Promised", share, "short"),
+            Column("Use of share", f"{within} / ({share} > 0)", "percentunit", SHARE_USE),
+            Column("Memory", held("memory_used_bytes"), "bytes"),
+            Column("Allocated", held("memory_limit_bytes"), "bytes"),
+            Column("Memory full", full, "percentunit", FILLED),
+        ],
         links=LINKS,
         known=f"mgpu_pod_core_seconds_total{{{NAMESPACE}}}",
-        largest=f"((sum by ({BY_POD}) ({POD_USE}) or 0 * {infos}) {OF_OWNER})",
+        largest=_by_use_of_pods(NAMESPACE),
+        among=_by_use_of_pods(selector),
         height=10,
     )
 
 
 def _used() -> Panel:
+    used, promised = (
+        f"namespace_instance:mgpu_{figure}core_seconds:sum_rate5m{{{NAMESPACE}}}"
+        for figure in ("", "allocated_")
+    )
     return series(
         "GPUs used by namespaces, and allocated in all",
         "GPUs' worth of core in use. Pods without a promised share (time-slicing) use and are "
         "allocated nothing.",
         {
-            "{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({USE_RATE})",
-            "allocated in all": f"sum({NAMESPACE_SHARE})",
+            "{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({used})",
+            "allocated in all": f"sum({promised})",
         },
         "short",
         stacked=True,
@@ -390,6 +425,7 @@ def _over_share() -> Panel:
 
 
 def _over_memory() -> Panel:
+    full = f"mgpu_pod_memory_limit_utilization_ratio{{{NAMESPACE}}}"
     return table(
         "Fullest memory allocations",
         "The ten pods that held most of their device memory at any moment of the time range, on "
@@ -398,7 +434,7 @@ def _over_memory() -> Panel:
         [
             Column(
                 "Memory full",
-                f"topk(10, max by ({BY_POD}) (max_over_time({MEMORY_FULL}[$__range])))",
+                f"topk(10, max by ({BY_POD}) (max_over_time({full}[$__range])))",
                 "percentunit",
                 FILLED,
             )

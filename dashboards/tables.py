@@ -123,6 +123,7 @@ def table(  # noqa: PLR0913 - what a table says
     nothing: str = "",
     known: str = "",
     largest: str = "",
+    among: str = "",
     width: int = 24,
     height: int = HEIGHT,
 ) -> table_panel.Panel:
@@ -133,7 +134,8 @@ def table(  # noqa: PLR0913 - what a table says
     address. ``nothing`` is what it says where no query finds anything; by default it follows from
     the first. ``known`` finds something wherever there is a row; by default, any of the queries
     does. ``largest`` has a value for each row, by the labels of all columns: the ``LARGEST`` rows
-    with the highest are asked for, and one more row says of how many. A UUID is long and stands
+    with the highest are asked for, and one more row says of how many. ``among`` is the same of few
+    rows, with these among them; by default, all. A UUID is long and stands
     last. ``widest`` is the head of the one name that takes what a wider screen gives; by default
     all do. Sorted by the first column, or by ``lowest_of`` with its
     lowest first. Keys have the unit ``string``: with another one Grafana writes a job 8101 as
@@ -142,7 +144,7 @@ def table(  # noqa: PLR0913 - what a table says
     exprs = [column.expr for column in columns]
     why = nothing or why_nothing(exprs[0])
     if largest:
-        exprs = [f"({expr}) and topk({LARGEST}, {largest})" for expr in exprs]
+        exprs = [f"({expr}) and {ranked(among or largest)}" for expr in exprs]
     if len(columns) > 1:  # of a single query that finds nothing Grafana shows the text by itself
         exprs = _with_why(exprs, why, known)
     if largest:
@@ -247,6 +249,11 @@ def _with_why(exprs: Sequence[str], text: str, known: str) -> list[str]:
         return [f"{known} or on () {row}", *exprs[1:]]
     found = " or on () ".join(f"count({expr})" for expr in ([known] if known else exprs))
     return [*exprs, f"{row} unless on () ({found})"]
+
+
+def ranked(largest: str) -> str:
+    """Of these rows, as many as a table has, with the highest values."""
+    return f"topk({LARGEST}, {largest})"
 
 
 def _cut(largest: str) -> str:

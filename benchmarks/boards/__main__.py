@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -26,7 +27,7 @@ from benchmarks.fleet.clock import SECOND_NS, SetClock
 from benchmarks.fleet.nodes import name, scenario
 from exporter.metrics.families import FAMILIES
 from exporter.metrics.text import Format
-from tests.dashboards.grafana import FOLDER, fill, load, panels, variables
+from tests.dashboards.grafana import FOLDER, fill, load, looked_up, panels, resolve, variables
 from tests.store import Labels, Store, Target, parsed, sent
 
 AT = int(time.time()) // 60 * 60  # Prometheus 3 takes no sample of the future
@@ -143,14 +144,16 @@ class Asked(NamedTuple):
     arguments: Mapping[str, str]
 
 
-def requests(board: str, range_s: int) -> Iterator[Asked]:
-    """The queries of a board: of its panels, folded or not, and of what is marked over time."""
+def requests(store: Store, board: str, range_s: int) -> Iterator[Asked]:
+    """The queries of a board: of its panels, folded or not, of its lists, of what is marked."""
     dashboard = load(FOLDER / f"mgpu-{board}.json")
-    chosen = {
-        key: one.get("allValue", "") or one.get("current", {}).get("value", "")
-        for key, one in variables(dashboard).items()
-    }
-    chosen |= {f"{label}_label": label for label in ("namespace", "pod", "container")}
+    fixed = {f"{label}_label": label for label in ("namespace", "pod", "container")}
+    fixed |= {"__rate_interval": "120s", "__range": f"{range_s}s"}
+    chosen = resolve(dashboard, partial(store.query, at=AT), fixed)
+    for label, one in variables(dashboard).items():
+        if str(one.get("query", "")).startswith("query_result(topk"):
+            asked = looked_up(fill(one["query"], chosen))
+            yield Asked(label, "query", {"query": asked, "time": str(AT)})
     marked = [
         {"title": one["name"], "gridPos": {"w": COLUMNS}, "targets": [one]}
         for one in dashboard["annotations"]["list"]
@@ -225,7 +228,7 @@ def timed(store: Store, board: str, range_s: int, times: int) -> None:
     """Asks, and prints what the queries of each panel cost together, the most first."""
     took: dict[str, Cost] = defaultdict(Cost)
     largest = 0
-    for one in requests(board, range_s):
+    for one in requests(store, board, range_s):
         each = cost(store, one.path, one.arguments, times)
         took[one.panel] += each
         largest = max(largest, each.samples)

@@ -85,10 +85,13 @@ def _job(name: str, addresses: Sequence[str], *, honors: bool = True) -> str:
     return JOB.format(job=name, honors=str(honors).lower(), targets=targets)
 
 
+RECORDED = {"mgpu-cost", "mgpu-namespaces", "mgpu-workloads"}
+
+
 def _recording(to: Path) -> None:
-    """The rules of cost and of workloads, every 3 s: each second would keep a core busy."""
+    """The rules that boards read, but of sizing, every 3 s: each second would keep a core busy."""
     groups = yaml.safe_load((FOLDER / "mgpu-recording.yaml").read_text())["groups"]
-    wanted = [one for one in groups if one["name"] in {"mgpu-cost", "mgpu-workloads"}]
+    wanted = [one for one in groups if one["name"] in RECORDED]
     # What a container waits is recorded in a group of its own.
     waiting = "namespace_pod_container_uuid:mgpu_core_waiting_seconds:rate5m"
     (first,) = (one for group in groups for one in group["rules"] if one.get("record") == waiting)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboards.grafana import FOLDER, PATHS, fill, load, panels, queries
+from tests.dashboards.grafana import FOLDER, PATHS, RULES, fill, load, panels, queries
 from tests.dashboards.test_silent import AT, EVERYTHING, MINUTE, _card, _hit, _pod
 from tests.store import Store, Target
 
@@ -27,6 +27,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             for cluster in CLUSTERS:
                 target = Target({"job": "mgpu", "instance": "node", "cluster": cluster})
                 store.scrape(target, page, AT - 10 * MINUTE + seconds)
+        store.evaluate(RULES, AT)
         yield store
 
 

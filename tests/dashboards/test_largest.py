@@ -1,22 +1,17 @@
 """A fleet with more pods than a table has rows: the largest are shown, and of how many."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
-import yaml
 
 from dashboards.tables import LARGEST
-from rules.generate import FOLDER as RULES
-from tests.dashboards.grafana import FOLDER, fill, load, queries
+from tests.dashboards.grafana import FOLDER, RULES, fill, load, queries, resolve
+from tests.dashboards.grafana import LARGEST as NAMED
 from tests.dashboards.test_silent import AT, EVERYTHING, MINUTE
 from tests.store import Store, Target
 
 FEW, MANY = 3, LARGEST + 20
-(WORKLOADS,) = (
-    group["rules"]
-    for group in yaml.safe_load((RULES / "mgpu-recording.yaml").read_text())["groups"]
-    if group["name"] == "mgpu-workloads"
-)
 UNKNOWN = "of-unknown-use"  # allocated a card, and nothing of it can be measured
 
 
@@ -43,8 +38,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
                 store.scrape(
                     Target({"job": "mgpu", "instance": node}), page, AT - (10 - minute) * MINUTE
                 )
-        store.evaluate(WORKLOADS, AT)
+        store.evaluate(RULES, AT)
         yield store
+
+
+def _asked(store: Store, panel: str, node: str) -> dict[str, str]:
+    """The queries of a panel about one node, by their letters, with the board's own lists."""
+    board = load(FOLDER / "mgpu-overview.json")
+    own = {name: value for name, value in EVERYTHING.items() if name not in NAMED}
+    own |= {"node": node, "owner": ".*"}
+    values = resolve(board, partial(store.query, at=AT), own)
+    return {one.letter: fill(one.expr, values) for one in queries(board) if one.panel == panel}
 
 
 @pytest.mark.program("prometheus")
@@ -52,11 +56,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def test_the_largest_are_shown_in_all_columns_and_a_row_says_of_how_many(
     store: Store, panel: str, label: str
 ) -> None:
-    asked = {
-        query.letter: fill(query.expr, EVERYTHING | {"node": "many", "owner": ".*"})
-        for query in queries(load(FOLDER / "mgpu-overview.json"))
-        if query.panel == panel
-    }
+    asked = _asked(store, panel, "many")
     used, promised = (
         {one["metric"][label] for one in store.query(asked[letter], AT)} for letter in "AB"
     )
@@ -72,11 +72,7 @@ def test_the_largest_are_shown_in_all_columns_and_a_row_says_of_how_many(
 def test_where_all_are_shown_no_row_says_anything_and_unknown_use_hides_none(
     store: Store, panel: str
 ) -> None:
-    asked = {
-        query.letter: fill(query.expr, EVERYTHING | {"node": "few", "owner": ".*"})
-        for query in queries(load(FOLDER / "mgpu-overview.json"))
-        if query.panel == panel
-    }
+    asked = _asked(store, panel, "few")
     assert len(store.query(asked["A"], AT)) == FEW
     assert len(store.query(asked["B"], AT)) == FEW + 1
     assert store.query(asked["INSTEAD"], AT) == []

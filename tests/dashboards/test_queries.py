@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.dashboards.grafana import (
+    LARGEST,
     PATHS,
     Ask,
     fill,
@@ -27,6 +28,7 @@ FIXED = {
     "__rate_interval": "20s",
     "__range": "1h",
     "__range_s": "3600",
+    **LARGEST,
 }  # the lost device was lost at the beginning
 EVERY = dict.fromkeys(("node", "namespace", "pod"), ".*")  # of the boards that open with one
 # What other tests hold, because it takes days or a model server: recorded series.

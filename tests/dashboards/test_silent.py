@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.panels import NOT_KNOWN, UNKNOWN
-from tests.dashboards.grafana import FOLDER, PATHS, fill, load, panels, queries
+from tests.dashboards.grafana import FOLDER, LARGEST, PATHS, RULES, fill, load, panels, queries
 from tests.store import Store, Target
 
 AT = 1_800_000_000.0
@@ -27,6 +27,7 @@ EVERYTHING = {
     "datasource": "",
     "__range": "1h",
     "__range_s": "3600",
+    **LARGEST,
     "__rate_interval": "1m",
 }
 
@@ -89,6 +90,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             page = 'mgpu_exporter_build_info{version="1"} 1\n'
             page += _card(0, "away", 1, seconds=seconds) + _pod("on-far", 0, "away", seconds)
             store.scrape(far, page if minute < 40 else None, at)
+        store.evaluate(RULES, AT)
         yield store
 
 

@@ -58,6 +58,35 @@ EXPECTED: dict[
         f"mgpu_namespace_energy_joules_total{{{NAMESPACE}}}": 250,
     },
     **{
+        f"namespace_instance:mgpu_{name}": {f"{family}{{{labels}}}": value}
+        for name, family, labels, value in (
+            ("core_seconds:sum_rate5m", "mgpu_namespace_core_seconds_total", NAMESPACE, 0.2),
+            (
+                "allocated_core_seconds:sum_rate5m",
+                "mgpu_namespace_allocated_core_seconds_total",
+                NAMESPACE,
+                0.4,
+            ),
+            ("energy_joules:sum_rate5m", "mgpu_namespace_energy_joules_total", NAMESPACE, 250),
+            ("limited_core_seconds:sum_rate5m", "mgpu_pod_limited_core_seconds_total", POD, 0.1),
+            (
+                "pods_allocated_core_seconds:sum_rate5m",
+                "mgpu_pod_allocated_core_seconds_total",
+                POD,
+                0.4,
+            ),
+            ("memory_used_bytes:sum", "mgpu_pod_memory_used_bytes", POD, 7),
+            ("memory_limit_bytes:sum", "mgpu_pod_memory_limit_bytes", POD, 9),
+            ("pods:count", "mgpu_pod_info", POD, 1),
+        )
+    },
+    # of two pods, the one with a limit
+    "namespace_instance:mgpu_memory_of_limit_bytes:sum": {
+        f"mgpu_pod_memory_used_bytes{{{POD}}}": 7,
+        f"mgpu_pod_memory_limit_bytes{{{POD}}}": 9,
+        f"mgpu_pod_memory_used_bytes{{{ANOTHER}}}": 5,
+    },
+    **{
         f"namespace_workload:mgpu_{name}": {
             f"{family}{{{POD}}}": rate,
             f'mgpu_pod_info{{{POD},owner_kind="Job",owner_name="j"}}': 1,
