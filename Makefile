@@ -63,7 +63,7 @@ demo: $(VENV)/.run
 	@exec $(BIN)/python -m tools.demo $(ARGS)
 
 test: $(VENV)/.dev
-	$(PYTEST) -m "not slow" --hypothesis-profile=quick $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow" --hypothesis-profile=quick --durations=25 --durations-min=2 $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.dev
 	$(PYTEST) -m "slow or hypothesis" $(PYTEST_ARGS)

@@ -6,12 +6,14 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Generator, Iterator
+from itertools import chain
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from exporter.console.logs import Collapsing
 
+MINUTE_S = 60
 OWED = "TESTS_OWED"  # set where skipping for want of a program or right is a failure (CI)
 
 # How fast an input is made or tried is no claim of a test: a machine that is busy is no defect.
@@ -77,15 +79,33 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
-    """Close with one line that counts what this machine could not run, and for want of what."""
+    """Close with the files that took longest, and with what this machine could not run, and why.
+
+    A worker holds a file from its first test to its last, so a long one may be what all wait for.
+    """
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    took = _seconds_of_files(reporter) if reporter else {}
+    if reporter and sum(took.values()) >= MINUTE_S:
+        longest = sorted(took, key=lambda file: -took[file])[:10]
+        reporter.write_line(
+            "longest: " + ", ".join(f"{each} {took[each]:.0f} s" for each in longest)
+        )
     skipped = reporter.getreports("skipped") if reporter else []
     reasons = Counter(reason for report in skipped if (reason := _lacks(report)))
     if reporter and reasons:
         listed = ", ".join(f"{what} ({count})" for what, count in reasons.most_common())
         count = reasons.total()
         reporter.write_line(f"{count} test{'s' * (count > 1)} skipped: needs {listed}")
+
+
+def _seconds_of_files(reporter: pytest.TerminalReporter) -> dict[str, float]:
+    took: dict[str, float] = {}
+    for report in chain.from_iterable(reporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            file = report.nodeid.partition("::")[0]
+            took[file] = took.get(file, 0) + report.duration
+    return took
 
 
 def _lacks(report: pytest.TestReport) -> str:

@@ -1,6 +1,7 @@
 """What Helm renders of the chart, as objects that tests can look at."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -138,7 +139,12 @@ def helm(*arguments: str, given: str = "") -> str:
 
     """
     done = subprocess.run(
-        ["helm", *arguments], input=given, capture_output=True, text=True, check=False
+        ["helm", *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "GOGC": "off", "GOMAXPROCS": "1"},  # takes a third less of the CPU
     )
     if done.returncode:
         raise Refused(done.stderr)
