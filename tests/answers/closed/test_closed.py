@@ -67,11 +67,15 @@ def fleet(rng: Random, folder: Path, days: int = 3, *twists: str) -> Iterator[Fl
     """A fleet of some days, which begin and end within a day."""
     history = twisted(rng, plain(rng, days * DAY, OFTEN_S), twists)
     store = stored(history)
-    first = history.since_s // DAY + 1
-    midnights = range(first, history.until_s // DAY + 1)
-    named = tuple(written(at * DAY)[:10] for at in midnights)
     with answering(store) as address:
-        yield Fleet(history, store, address, folder, named)
+        yield asked(history, store, address, folder)
+
+
+def asked(history: History, store: MemoryStore, address: str, folder: Path) -> Fleet:
+    """A fleet that is asked at an address."""
+    midnights = range(history.since_s // DAY + 1, history.until_s // DAY + 1)
+    named = tuple(written(at * DAY)[:10] for at in midnights)
+    return Fleet(history, store, address, folder, named)
 
 
 @pytest.fixture(scope="module")
