@@ -81,7 +81,7 @@ def fill(folder: Path, nodes: int, days: int, shards: int) -> None:
                 path.replace(folder_of(BEGIN_S), folder_of(day_s)): data
                 for path, data in files.items()
             }
-            digests = dict.fromkeys(named, "")
+            digests = dict(zip(named, record.files.values(), strict=True))
             of_day = replace(record, day_s=day_s, cards=tuple(cards), files=digests)
             put(place, of_day, named, None)
 

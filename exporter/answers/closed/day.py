@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
+from io import BytesIO
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -23,7 +24,7 @@ from exporter.answers.prometheus.money import Prices
 from exporter.answers.prometheus.who import CardFacts
 
 _FORM = 1  # of the files; a later one may not be read by this program
-_RECORD = re.compile(r"_closed(?:-(?P<of>.+))?-(?P<index>\d+)-of-(?P<count>\d+)\.json")
+_RECORD = re.compile(r"_closed(-.+)?-\d+-of-\d+\.json")
 NO_CLUSTER = "none"
 
 
@@ -146,6 +147,28 @@ def missing(records: Sequence[Record]) -> list[str]:
         named = f" of {of}" if of else ""
         lacks += [f"{i}/{count}{named}" for i in range(1, count + 1) if i not in there]
     return lacks
+
+
+def checked(place: Place, record: Record, path: str) -> BytesIO:
+    """A file of a record; raises PlaceError if it is not the one that was written then."""
+    with place.open(path) as file:
+        data = file.read()
+    if sha256(data).hexdigest() != record.files[path]:
+        raise PlaceError(
+            f"{path} is another file than {record.path} says: --reopen closes it again"
+        )
+    return BytesIO(data)
+
+
+def strays(place: Place, day_s: int, records: Sequence[Record]) -> list[str]:
+    """The files of a day that no record has: of a close that was cut off."""
+    folder = folder_of(day_s)
+    clusters = [name for name in place.names(folder) if name.startswith("cluster=")]
+    files = [
+        f"{folder}/{one}/{name}" for one in clusters for name in place.names(f"{folder}/{one}")
+    ]
+    known = {path for record in records for path in record.files}
+    return [path for path in files if path.endswith(".parquet") and path not in known]
 
 
 def files_of(

@@ -156,7 +156,7 @@ class Reading:
         self.step_s, self.whole = STEPS.get(arguments.step, 0), Period(since_s, until_s)
         self.remarks, self.method = Remarks(prices, self.by, self.key), arguments.method
         self.unread = Unread(since_s)
-        self.bills: list[Bill] = []
+        self.of, self.bills = "", list[Bill]()
         self.has_label = self.by != "label"
 
     def read(self, prometheus: Prometheus, begin_s: int, end_s: int) -> None:
@@ -187,7 +187,7 @@ class Reading:
                 "before, nothing was scraped, or it is past the retention of this Prometheus",
             )
         for line in self.remarks.lines():
-            warned(self.arguments, line)
+            warned(self.arguments, f"{self.of}{line}")
         made, by = summed(self.bills, int(first_s)), self.by
         if by in {"user", "account"} and (unnamed := _unnamed_hours(made)) >= _LEAST_HOURS:
             warned(

@@ -19,11 +19,13 @@ from exporter.answers.closed.day import (
     Record,
     Shard,
     cards_of,
+    checked,
     files_of,
     missing,
     put,
     records_of,
     shard_of,
+    strays,
 )
 from exporter.answers.closed.place import Place, PlaceError, place_of
 from exporter.answers.closed.rows import Sum
@@ -151,10 +153,16 @@ class _Closing:
 
     def close(self, day_s: int) -> None:
         """Closes a day that is open, or with ``--reopen`` one that is closed."""
-        mine = [one for one in records_of(self._place, day_s) if one.of == self._of]
+        records = records_of(self._place, day_s)
+        mine = [one for one in records if one.of == self._of]
         for one in mine:
             if one.shard.of != self._shard.of:
                 raise ValueError(f"it is closed by shards of {one.shard.of}, as {one.path} says")
+        for path in strays(self._place, day_s, records):
+            if not path.endswith(f"-of-{self._shard.of}.parquet"):  # those will be written again
+                raise ValueError(
+                    f"{path} is of a close by other shards that was cut off: remove it"
+                )
         before = next((one for one in mine if one.shard == self._shard), None)
         if before is not None and not self._arguments.reopen:
             say(f"{_date(day_s)} is closed already\n")
@@ -210,9 +218,12 @@ class _Closing:
         """Says what a day has that it had not, by namespace and part."""
         was, now = (Sum("namespace", before.method) for _ in range(2))
         period = Period(before.day_s, before.day_s + DAY_S)
-        for path in before.files:
-            with self._place.open(path) as file:
-                was.add(file, period)
+        try:
+            for path in before.files:
+                was.add(checked(self._place, before, path), period)
+        except PlaceError as error:
+            say(f"{_date(before.day_s)}: what was closed cannot be compared: {error}\n")
+            return
         for data in files.values():
             now.add(BytesIO(data), period)
         found: dict[tuple[str, str], list[Decimal]] = defaultdict(lambda: [Decimal(0)] * 4)
@@ -297,9 +308,9 @@ class _Reading(stored.Reading):
                 by = self.method, self.whose, span, self.step_s, self.whole
                 self.bills.append(bill_of([before], price, *by))
         period = period_of(day_s, self.step_s, self.whole)
-        for path in (path for record in records for path in record.files):
-            with self._place.open(path) as file:
-                self._sum.add(file, period)
+        for record in records:
+            for path in record.files:
+                self._sum.add(checked(self._place, record, path), period)
 
     def finished(self) -> Bill | None:
         """The bill of all that was taken, and warnings of it."""
@@ -313,6 +324,11 @@ class _Reading(stored.Reading):
             self.has_label |= any(row.payer.owner_kind == "label" for row in rows)
             self.bills.insert(0, Bill(*self.whole, self.method, currencies.pop(), rows))
             self._warn()
+            # What is said of the price file is of the days that were priced by it.
+            self.of = "days that are not closed: "
+            if self._prometheus is None:
+                first_s, self.remarks = self.remarks.first_s, Remarks(Prices())
+                self.remarks.first_s = first_s
         return self.bill()
 
     def _warn(self) -> None:

@@ -157,6 +157,34 @@ def test_shards_make_the_whole_and_none_may_miss(made: Fleet, tmp_path: Path) ->
     assert made.bill(*of_day, closed, asks=False).out == whole.out
 
 
+def test_a_file_that_was_changed_is_refused_and_closed_again(made: Fleet, tmp_path: Path) -> None:
+    day = made.days[0]
+    of_day = f"--since={day}", f"--until={made.days[1]}"
+    assert made.close(day, str(tmp_path)).status == 0
+    whole = made.bill(*of_day, f"--closed={tmp_path}", asks=False)
+    [path] = tmp_path.glob("*/*/*.parquet")
+    path.write_bytes(path.read_bytes()[:-1])
+    said = made.bill(*of_day, f"--closed={tmp_path}", asks=False)
+    assert said.status == 2
+    assert f"{path.name} is another file than" in said.err
+    [record] = tmp_path.glob("*/_closed*")
+    record.write_text(record.read_text().replace('"account": "', '"account": "x'))
+    said = made.close(day, str(tmp_path), "--reopen")
+    assert (said.status, "cannot be compared" in said.out) == (0, True)
+    assert made.bill(*of_day, f"--closed={tmp_path}", asks=False).out == whole.out
+
+
+def test_what_a_close_left_that_was_cut_off_is_in_no_day(made: Fleet, tmp_path: Path) -> None:
+    day = made.days[0]
+    assert made.close(day, str(tmp_path), "--shard=1/2").status == 0
+    [record] = tmp_path.glob("*/_closed*")
+    record.unlink()
+    said = made.close(day, str(tmp_path))
+    assert said.status == 2
+    assert "books-1-of-2.parquet is of a close by other shards that was cut off" in said.err
+    assert made.close(day, str(tmp_path), "--shard=1/2").status == 0
+
+
 @pytest.mark.parametrize("scheme", ["memory", "file"])
 def test_days_may_stand_at_a_url(made: Fleet, tmp_path: Path, scheme: str) -> None:
     where = f"{scheme}://{tmp_path}"
@@ -172,7 +200,6 @@ def test_days_may_stand_at_a_url(made: Fleet, tmp_path: Path, scheme: str) -> No
     ("where", "flags", "why"),
     [
         ("closed", ["--step=1h"], "--step=1h: a closed day has no hours"),
-        ("closed", ["--url=http://a"], "--url: the bill is of whole cards"),
         ("gopher://x", [], "gopher://x: Protocol not known: gopher"),
         ("broken", [], "_closed-1-of-1.json is no record of a closed day"),
     ],
