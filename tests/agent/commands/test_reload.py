@@ -11,8 +11,8 @@ from exporter.agent.collector.rules import cycle_rules
 from exporter.agent.commands.reload import Reloader
 from exporter.agent.settings import TABLE, Settings, load
 from exporter.model import LastReload
+from tests.agent.settings.test_precedence import VALUES, read
 from tests.scenario.clock import SECOND, START, ManualClock
-from tests.test_precedence import VALUES, read
 
 
 @dataclass

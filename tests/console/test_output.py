@@ -17,7 +17,7 @@ from exporter.console.output import OutputError, is_terminal, say, warn
 from exporter.shown.printable import cell, clean, printable
 from tests.answers.prometheus.hostile import ESCAPES, MODES, question_of
 from tests.answers.terminal.test_http import Server
-from tests.test_progress import Terminal
+from tests.console.test_progress import Terminal
 
 SIMULATED = ("--simulate=single", "--collection.interval=200ms")
 OURS = re.compile(r"\r?\x1b\[K|\x1b\[[0-9;]*m|\r")  # of the line of progress, and colours

@@ -7,7 +7,7 @@ import yaml
 
 from exporter.metrics.families import FAMILIES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CONFIGURATION = ROOT / "examples/opentelemetry/collector.yaml"
 RENAMED = re.compile(
     r'set\(metric\.name, "([^"]+)"\) where (?:metric\.name == |IsMatch\(metric\.name, )"([^"]+)"'
