@@ -137,7 +137,8 @@ def _after(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
         return
     page, known = faulty.pages[-1], control.pages[-1]
     for key in sorted(known.keys() | page.keys()):
-        if NOBODYS.search(key):
+        # What the card draws while nobody has it open is what it draws idle.
+        if NOBODYS.search(key) or (_is_an_end(cell) and "energy" in key):
             continue
         if not AMOUNT.match(key) or (key not in page and COUNTED.match(key) and known[key] == 0):
             continue

@@ -5,6 +5,7 @@ A run is compared with one without the fault, second by second of a clock that o
 
 import errno
 import logging
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +18,9 @@ from tests.doors.nodes import CALLS, NODES, Node
 from tests.doors.outside import EFFECTS, LINK, LIST, READ, STALE, STAT, Fault, Kind, Outside
 
 Values = Mapping[str, float]  # a page: sample with its labels → value
+
+RENDERER = Renderer()
+MEMORY = Path("/dev/shm")  # noqa: S108 - a run writes thousands of small files
 
 STEADY_S, LAST_S = 7, 26  # a fault begins after so many seconds; a run ends
 LASTING = {"once": 1, "some": 6, "ever": LAST_S}
@@ -89,7 +93,7 @@ class _Said(logging.Handler):
 def values(node: Node) -> Values:
     collector = node.node.collector
     assert collector is not None
-    text = Renderer().render(collector.snapshot, Format.TEXT).decode()
+    text = RENDERER.render(collector.snapshot, Format.TEXT).decode()
     samples = (line.rpartition(" ") for line in text.splitlines() if line[:1] != "#")
     return {key: float(value) for key, _, value in samples}
 
@@ -98,7 +102,7 @@ def run(name: str, cell: Cell | None = None) -> Run:
     """Let a node live for ``LAST_S`` seconds, with the fault of the cell or none."""
     log, said = logging.getLogger("exporter"), _Said()
     log.addHandler(said)
-    folder = Path(tempfile.mkdtemp(prefix="door-"))
+    folder = Path(tempfile.mkdtemp(prefix="door-", dir=MEMORY if MEMORY.is_dir() else None))
     looked, Fleet.look_every_s = Fleet.look_every_s, 4.0
     node = NODES[name](folder)
     outside = Outside(folder)
@@ -119,6 +123,7 @@ def run(name: str, cell: Cell | None = None) -> Run:
                 pages.append(values(node))
     finally:
         node.node.close()
+        shutil.rmtree(folder, ignore_errors=True)
         Fleet.look_every_s = looked
         log.removeHandler(said)
     asked = {k: frozenset(start.get(k, set()) | outside.asked.get(k, set())) for k in start}

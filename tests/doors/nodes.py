@@ -31,6 +31,7 @@ from tests.field.vendors.boards import GIB, VendorNode
 from tests.field.vendors.test_intel import xe
 
 LATE_S = 8
+WINDOW = "6s"  # so far averages go back, and so long a gap withholds what it is in
 MS = 10**6
 PCI = ("0000:03:00.0", "0000:04:00.0")
 DRIVER = {  # what NVML answers, by its codes
@@ -91,7 +92,7 @@ class Amd(Node):
     """Two boards of one kind, or one in partitions."""
 
     def __init__(self, folder: Path, kind: Kind, parts: int = 1, **more: object) -> None:
-        self.vendor = VendorNode(folder, **more)  # type: ignore[arg-type]
+        self.vendor = VendorNode(folder, collection_window=WINDOW, **more)  # type: ignore[arg-type]
         super().__init__(self.vendor)
         boards = [self.vendor.tree.add(kind, parts) for _ in range(1 if parts > 1 else 2)]
         self.kind, self.parts, self.boards = kind, parts, boards
@@ -165,7 +166,7 @@ class Intel(Node):
     """Two discrete cards of i915 or xe."""
 
     def __init__(self, folder: Path, driver: str) -> None:
-        self.vendor = VendorNode(folder)
+        self.vendor = VendorNode(folder, collection_window=WINDOW)
         super().__init__(self.vendor)
         self.driver = driver
         self.vendor.document["status"] = {"allocatable": {f"gpu.intel.com/{driver}": "8"}}
@@ -206,7 +207,8 @@ class Nvidia(Node):
 
     def __init__(self, folder: Path, sharing: str = "") -> None:
         gpus = [Gpu(0, mig=sharing == "mig" or None), Gpu(1)]
-        super().__init__(FieldNode(folder, *gpus, labels={"nvidia.com/gpu.replicas": "4"}))
+        labels = {"nvidia.com/gpu.replicas": "4"}
+        super().__init__(FieldNode(folder, *gpus, labels=labels, collection_window=WINDOW))
         self.node.document["status"] = {"allocatable": {"nvidia.com/gpu": "8"}}
         self.sharing = sharing
         self.uuid_a, self.uuid_b = "GPU-0", "GPU-1"

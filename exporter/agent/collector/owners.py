@@ -45,7 +45,14 @@ _NONE: deque[SharedWindow] = deque(maxlen=0)
 
 
 def pids_of(devices: Iterable[DeviceReading]) -> set[int]:
-    """All processes in these readings: those that hold memory, worked, or were evicted."""
+    """All processes in these readings: those that were seen, and those that may have worked."""
+    devices = tuple(devices)
+    windows = (window for device in devices for window in device.windows)
+    return seen_in(devices).union(*(window.unmeasured_pids for window in windows))
+
+
+def seen_in(devices: Iterable[DeviceReading]) -> set[int]:
+    """The processes that hold memory of these devices, worked there, or were evicted."""
     pids: set[int] = set()
     for device in devices:
         if device.memory is not None:
@@ -54,7 +61,6 @@ def pids_of(devices: Iterable[DeviceReading]) -> set[int]:
         for window in device.windows:
             pids.update([process.pid for process in window.processes])
             pids.update(*window.counted.values())  # evicted ones hold nothing at the moment
-            pids.update(window.unmeasured_pids)
     return pids
 
 
@@ -99,7 +105,7 @@ class ProcessOwners:
         seen: dict[Member, list[str]] = {}
         members = self.members
         for device in devices:
-            for member in {members[pid] for pid in pids_of((device,)) if pid in members}:
+            for member in {members[pid] for pid in seen_in((device,)) if pid in members}:
                 seen.setdefault(member, []).append(device.device.uuid)
         return seen
 

@@ -14,6 +14,7 @@ from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Who
 
 LONGEST = 64 * 1024
 LONGEST_NAME = 64  # the kernel's own threads have up to that; others 15
+_LATEST = 1 << 40  # a start in ticks: no machine is up for three hundred years
 _STATE, _FLAGS, _START = 0, 6, 19  # positions after the command's ")", which is field 2
 _PF_EXITING = 0x4  # include/linux/sched.h
 _ALL_UIDS = [b"0", b"0", b"4294967295"]  # user_namespaces(7): the machine's own
@@ -39,7 +40,10 @@ def _stat(content: bytes) -> ProcessStat:
     name = content[content.index(b"(") + 1 : ends_at][:LONGEST_NAME]
     fields = content[ends_at + 1 :].split()
     exiting = fields[_STATE] in {b"Z", b"X", b"x"} or bool(int(fields[_FLAGS]) & _PF_EXITING)
-    return ProcessStat(int(fields[_START]), exiting, name.decode(errors="replace"))
+    start = int(fields[_START])
+    if start > _LATEST:
+        raise ValueError(start)
+    return ProcessStat(start, exiting, name.decode(errors="replace"))
 
 
 def user_id(proc_root: str, pid: int) -> Reply[int]:

@@ -111,6 +111,21 @@ def test_a_process_on_the_card_places_what_is_not_told_and_is_no_mismatch(cards:
         assert values(snapshot, THERE)["placement_mismatch"] == 0
 
 
+def test_who_may_have_worked_on_a_card_was_not_seen_there(cards: TwoCards) -> None:
+    cards.know(POD)
+    cards.see((7,))
+    unread = reading(OTHER)
+    assert unread.window
+    window = unread.window._replace(unmeasured_pids=frozenset({7}))
+    cards.gpus.devices = (reading(DEVICE, 7), unread._replace(window=window))
+
+    during = cards.cycle()
+    after = cards.see((7,))
+
+    for snapshot in (during, after):
+        assert values(snapshot)["core_limit_ratio"] == 0.5
+
+
 def test_a_card_that_is_gone_is_not_one_of_two_where_a_container_may_be(cards: TwoCards) -> None:
     """As an instance is, once its board was divided anew."""
     cards.know(POD)

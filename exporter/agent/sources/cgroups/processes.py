@@ -210,6 +210,8 @@ class CgroupProcesses:
         if seen is None:
             self._note_end(pid, known, now_ns)
             return known.answer if pid in self._known else Unattributed.EXITED
+        if seen.start is not None and seen.start < (known.start or 0):
+            return known.answer  # not read right: who has a pid next begins later
         is_same = seen.start == known.start
         if is_same and known.ended_ns is None:
             return self._judge(pid, known, seen, now_ns)

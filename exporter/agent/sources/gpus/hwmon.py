@@ -114,10 +114,10 @@ class Hwmon:
 
     def _found(self, reads: NotedReads) -> str:
         """The folder of the whole device; i915 has others for its parts (``i915_gt0``)."""
-        name = reads.text(f"{self._folder}/name") if self._folder else ""
+        name = reads.word(f"{self._folder}/name") if self._folder else ""
         if name != self._driver and f"{self._folder}/name" not in reads.unread:
             found = (f"{self._above}/{each}" for each in reads.names(self._above))
-            named = (path for path in found if reads.text(f"{path}/name") == self._driver)
+            named = (path for path in found if reads.word(f"{path}/name") == self._driver)
             self._folder, self._counter = next(named, ""), ""
         return self._folder
 

@@ -1,6 +1,6 @@
 """Reads small files of the kernel, in sysfs and proc, within bounds: they are not trusted.
 
-Functions named ``read_…`` and ``names_in`` report what may not be read, the others do not. Where
+Functions named ``read_…`` and ``names_in`` report what may not be read, ``text`` does not. Where
 this process itself has no descriptor or memory left, all raise OSError: no file is taken for absent
 then, and no board for lost.
 """
@@ -27,24 +27,12 @@ class RefusedError(Exception):
     """The kernel refuses a file: by its mode, or by the device cgroup (KFD returns EPERM)."""
 
 
-def read_bytes(path: str | Path) -> bytes | None:
-    """The beginning of a file; None if it is missing, or the driver cannot answer now.
-
-    Raises:
-        RefusedError: it may not be read.
-
-    """
+def read(path: str | Path) -> Reply[bytes]:
+    """The beginning of a file."""
     reply = door.read(path, MAX_BYTES)
-    match reply:
-        case Whole(content) | Cut(content):
-            return content
-        case Refused():
-            raise RefusedError(str(path))
-        case Absent():
-            return None
-        case Failed():  # EBUSY and EIO while a board resets; EOPNOTSUPP
-            _raise_if_ours(reply, path)
-            return None
+    if isinstance(reply, Failed):  # EBUSY and EIO while a board resets; EOPNOTSUPP
+        _raise_if_ours(reply, path)
+    return reply
 
 
 def _raise_if_ours(reply: Failed, path: str | Path) -> None:
@@ -54,14 +42,19 @@ def _raise_if_ours(reply: Failed, path: str | Path) -> None:
 
 
 def read_text(path: str | Path) -> str | None:
-    """The same as text, without surrounding space.
+    """A file's text without surrounding space; None if it is missing, or cannot be read now.
 
     Raises:
         RefusedError: it may not be read.
 
     """
-    content = read_bytes(path)
-    return None if content is None else content.decode("ascii", "replace").strip()
+    match read(path):
+        case Whole(content) | Cut(content):
+            return content.decode("ascii", "replace").strip()
+        case Refused():
+            raise RefusedError(str(path))
+        case Absent() | Failed():
+            return None
 
 
 def read_count(path: str | Path) -> int | None:
@@ -76,10 +69,16 @@ def read_count(path: str | Path) -> int | None:
 
 def count_in(path: str | Path) -> Reply[int]:
     """The number in a file, 0 or more."""
-    return door.parsed(door.read(path, MAX_BYTES), _count)
+    return door.parsed(door.read(path, MAX_BYTES), count_of)
 
 
-def _count(content: bytes) -> int:
+def count_of(content: bytes) -> int:
+    """The number that a file's content is.
+
+    Raises:
+        ValueError: it is none, or less than 0.
+
+    """
     number = as_count(content.decode("ascii", "replace").strip())
     if number is None:
         raise ValueError(content[:LONGEST_LABEL])
@@ -119,25 +118,6 @@ def text(path: str | Path) -> str:
         return read_text(path) or ""
     except RefusedError:
         return ""
-
-
-def number(path: str | Path) -> int | None:
-    """The number in a file; None if it cannot be read, or has none."""
-    found = text(path)
-    return int(found) if _NUMBER.fullmatch(found) else None
-
-
-def names(folder: str | Path) -> list[str]:
-    """The sorted names in a folder; none if it cannot be listed."""
-    reply = door.names(folder, MAX_NAMES)
-    match reply:
-        case Whole(names) | Cut(names):
-            return sorted(names)
-        case Absent() | Refused():
-            return []
-        case Failed():
-            _raise_if_ours(reply, folder)
-            return []
 
 
 def host_memory(proc_root: str | Path) -> int | None:
@@ -190,6 +170,10 @@ class NotedReads:
         """The text of a file without surrounding space; "" if it is missing, or not read."""
         return self._value(path, door.parsed(door.read(path, MAX_BYTES), _text)) or ""
 
+    def word(self, path: str) -> str:
+        """The name in a file, likewise."""
+        return self._value(path, door.parsed(door.read(path, MAX_BYTES), _word)) or ""
+
     def number(self, path: str) -> int | None:
         """The number in a file; None if it is missing, or not read."""
         return self._value(path, door.parsed(door.read(path, MAX_BYTES), _number_in))
@@ -239,6 +223,12 @@ class NotedReads:
 
 def _text(content: bytes) -> str:
     return content.decode("ascii", "replace").strip()
+
+
+def _word(content: bytes) -> str:
+    if b"\0" in content:  # no driver writes that
+        raise ValueError(content[:LONGEST_LABEL])
+    return content.decode("ascii").strip()
 
 
 def _hexadecimal_in(content: bytes) -> int:

@@ -266,7 +266,7 @@ def test_where_no_client_is_visible_cu_occupancy_goes_on_alone(
 
     assert core(known(reading.window)) == {ROCM: SECOND}
     assert held(reading) == {ROCM: ProcessMemory(ROCM, GIB, COMPUTE)}
-    assert reading.unmeasured["decoder"] is Unmeasured.NOT_SUPPORTED
+    assert reading.unmeasured["decoder"] is Unmeasured.NO_HOSTPID
     assert "core" not in reading.unmeasured
     assert (status.detail, caplog.text) == ("", "")
 

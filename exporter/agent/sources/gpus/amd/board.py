@@ -5,17 +5,21 @@ partition has its own processes, memory and, if ``gpu_metrics`` has it, activity
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
+from exporter.agent.sources.gpus import sysfs
 from exporter.agent.sources.gpus.amd.clients import ClientDevice
 from exporter.agent.sources.gpus.amd.device import LONGEST_NS, ActivitySample, AmdDevice
 from exporter.agent.sources.gpus.amd.discovery import FoundBoard
 from exporter.agent.sources.gpus.amd.metrics import GpuMetrics, decode, decode_partition
 from exporter.agent.sources.gpus.amd.processes import KfdList
-from exporter.agent.sources.gpus.amd.sensors import Throttling, memory_errors
+from exporter.agent.sources.gpus.amd.sensors import ERROR_FILES, Throttling, errors_of
 from exporter.agent.sources.gpus.board_energy import BoardEnergy
 from exporter.agent.sources.gpus.drm.board import PowerState, RuntimeSleep
 from exporter.agent.sources.gpus.drm.clients import DeviceClients
@@ -24,7 +28,7 @@ from exporter.agent.sources.gpus.energy import EnergyUse, with_energy
 from exporter.agent.sources.gpus.fleet import GONE
 from exporter.agent.sources.gpus.hwmon import Hwmon, unmeasured
 from exporter.agent.sources.gpus.source import Demand
-from exporter.agent.sources.gpus.sysfs import RefusedError, as_count, is_gone, read_bytes
+from exporter.agent.sources.gpus.sysfs import is_gone
 from exporter.model import (
     MODULE,
     QUANTITIES,
@@ -58,7 +62,10 @@ FILES = {  # what is only in them, or in them first
     "mem_info_vram_total": ("device_memory",),
     "mem_info_vram_used": ("device_memory",),
     "gpu_metrics": ("throttle",),
+    **dict.fromkeys(ERROR_FILES, ("ecc_errors",)),
 }
+T = TypeVar("T")
+
 UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED)
 
 
@@ -109,7 +116,7 @@ class AmdBoard:
         self._sensors = Sensors()
         self._sensed_mono_ns: int | None = None
         self._unknown = ""  # a table of gpu_metrics
-        self._refused: set[str] = set()  # names of files, in this read
+        self._unread: dict[str, Unmeasured] = {}  # why, by the name of a file that is there
 
     @property
     def by_clients(self) -> bool:
@@ -134,7 +141,6 @@ class AmdBoard:
             part.follow(lists.kfd, lists.devices)
         if is_gone(self._folder / "drm"):
             return self.unread(DeviceState.LOST, GONE)
-        self._refused.clear()
         now_ns = self._clock.monotonic_ns()
         state = PowerState.AWAKE if demand.wake else self._rest.state(now_ns)
         if state is PowerState.ASLEEP:
@@ -172,7 +178,12 @@ class AmdBoard:
 
     def _window(self, sample: ActivitySample, covers_ns: int) -> Window | None:
         own = ActivitySample(None, None) if self._parts else sample
-        return self._whole.window(own._replace(covers_ns=covers_ns))
+        window = self._whole.window(own._replace(covers_ns=covers_ns))
+        is_unread = sample.core is None and "gpu_busy_percent" in self._unread
+        if window and is_unread and isinstance(self._whole, ClientDevice):
+            both = window.unmeasured_pids | self._whole.computing
+            return window._replace(unmeasured_pids=both)
+        return window
 
     def _covers_ns(self, *, idle: bool) -> int:
         """How much time the sample that is taken now covers, at most."""
@@ -220,7 +231,8 @@ class AmdBoard:
         return (whole._replace(unmeasured={**whole.unmeasured, **reasons}), *parts)
 
     def _metrics(self) -> GpuMetrics:
-        metrics = decode(self._bytes(self._folder / "gpu_metrics"), self._gfx)
+        read = self._read(self._folder / "gpu_metrics", partial(decode, gfx=self._gfx))
+        metrics = read or GpuMetrics()
         if metrics.unknown and metrics.unknown != self._unknown:
             logger.warning(
                 "%s: gpu_metrics %s is not known: %s; report it with this number",
@@ -236,26 +248,40 @@ class AmdBoard:
             return found
         tables = {part.found.partition: part.found.folder for part in self._parts}
         each = {
-            number: decode_partition(self._bytes(folder / "xcp/xcp_metrics"))
+            number: self._read(folder / "xcp/xcp_metrics", decode_partition)
             for number, folder in tables.items()
             if folder is not None
         }
         return {number: percent for number, percent in each.items() if percent is not None}
 
-    def _bytes(self, path: Path) -> bytes:
-        """The beginning of a file. One that may not be read costs only what is in it."""
-        try:
-            return read_bytes(path) or b""
-        except RefusedError:
-            self._refused.add(path.name)
-            return b""
+    def _read(self, path: Path, parse: Callable[[bytes], T]) -> T | None:
+        """What is in a file; None if it is not there, or not read, which is noted by its name."""
+        reply = door.parsed(sysfs.read(path), parse)
+        self._unread.pop(path.name, None)
+        match reply:
+            case Whole(value) | Cut(value):
+                return value
+            case Refused():
+                self._unread[path.name] = Unmeasured.NO_PERMISSION
+            case Failed():
+                self._unread[path.name] = Unmeasured.READ_FAILED
+            case Absent():
+                pass
+        return None
 
     def _count(self, name: str) -> int | None:
-        return as_count(self._bytes(self._folder / name).decode("ascii", "replace").strip())
+        return self._read(self._folder / name, sysfs.count_of)
 
     def _percent(self, name: str, otherwise: float | None) -> float | None:
-        percent = self._count(name)
-        return otherwise if percent is None or percent > MOST_PERCENT else float(percent)
+        percent = self._read(self._folder / name, _percent_of)
+        return otherwise if percent is None else percent
+
+    def _memory_errors(self) -> Mapping[str, float]:
+        """Errors of the device memory since the driver was loaded; {} on boards without RAS."""
+        for name in ERROR_FILES:
+            if (found := self._read(self._folder / "ras" / name, errors_of)) is not None:
+                return found
+        return {}
 
     def _board(self, window: Window | None, demand: Demand) -> DeviceReading:
         """The reading of the board; of a partitioned one without use and memory."""
@@ -274,11 +300,11 @@ class AmdBoard:
             # What is known of the first die is its module's, and of the second there is nothing.
             missing = (q for q in ("power", "power_limit") if q in reasons)
             reasons |= dict.fromkeys(("energy", *missing), Unmeasured.MODULE)
-        refused = {quantity for name in self._refused for quantity in FILES.get(name, ())}
-        for quantity in refused & reasons.keys():
-            if reasons[quantity] is not Unmeasured.PARTITIONED:
-                reasons[quantity] = Unmeasured.NO_PERMISSION
-        said = [f"{name} may not be read" for name in sorted(self._refused)]
+        known = {q for q, why in reasons.items() if why is not Unmeasured.PARTITIONED}
+        for name, why in self._unread.items():
+            reasons |= dict.fromkeys(known.intersection(FILES.get(name, ())), why)
+        refused = (n for n, why in self._unread.items() if why is Unmeasured.NO_PERMISSION)
+        said = [f"{name} may not be read" for name in sorted(refused)]
         if self._unknown:
             said.append(f"gpu_metrics {self._unknown} is not known")
         if isinstance(self._whole, ClientDevice) and self._whole.has_old_form:
@@ -330,8 +356,15 @@ class AmdBoard:
                 throttle_seconds_total={}
                 if "throttle" in off
                 else self.throttling.add(metrics, now_ns),
-                ecc_errors_total={} if "ecc" in off else memory_errors(self._folder),
+                ecc_errors_total={} if "ecc" in off else self._memory_errors(),
             )
+
+
+def _percent_of(content: bytes) -> float:
+    percent = sysfs.count_of(content)
+    if percent > MOST_PERCENT:
+        raise ValueError(percent)
+    return float(percent)
 
 
 def _as_held(memory: DeviceMemory) -> DeviceMemory:

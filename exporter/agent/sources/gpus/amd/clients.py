@@ -60,7 +60,7 @@ class ClientDevice:
         self._scan: HandleScan | None = None
         self._listed: KfdList | None = None
         self.has_old_form = False
-        self._computing: frozenset[int] = frozenset()  # pids of KFD's that have it open
+        self.computing: frozenset[int] = frozenset()  # pids of KFD's that have it open
         self._blind: Unmeasured | None = None
         self._held: dict[int, int | None] = {}
         self._always_full = True  # every percentage so far was 100
@@ -78,7 +78,7 @@ class ClientDevice:
         if self.has_old_form:
             self._blind = self._blind or Unmeasured.NOT_SUPPORTED
         if listed is not None:
-            self._computing = self._clients.holders(scan).intersection(listed.processes)
+            self.computing = self._clients.holders(scan).intersection(listed.processes)
             # Without a list the clients of KFD's processes cannot be identified.
             why = None if listed.why is Unmeasured.NOT_SUPPORTED else listed.why
             self._blind = self._blind or why
@@ -96,7 +96,7 @@ class ClientDevice:
     @property
     def has_work(self) -> bool:
         """Whether a process of KFD has it open."""
-        return bool(self._computing) or self._kfd.has_work
+        return bool(self.computing) or self._kfd.has_work
 
     @property
     def _may_compute(self) -> bool:
@@ -120,30 +120,32 @@ class ClientDevice:
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory:
         """Memory by process, from fdinfo and KFD: neither has all of it."""
         memory = self._kfd.memory(demand, total, used)
-        if self.has_old_form and not self._computing:
+        if self.has_old_form and not self.computing:
             return replace(memory, processes=None)  # KFD has none, and nobody names the others
         lacks_kfd = memory.processes is None and self.has_occupancy  # it has those that compute
         if self._scan is None or self._blind or lacks_kfd:
             return memory
         of_kfd = {p.pid: p.used_bytes for p in memory.processes or ()}
         processes: list[ProcessMemory] = []
-        for pid in sorted({*self._held, *of_kfd, *self._computing}):
+        for pid in sorted({*self._held, *of_kfd, *self.computing}):
             # What KFD and fdinfo count may overlap. So the larger is taken, and no sum: a process
             # holds at least that much.
             sizes = [size for size in (self._held.get(pid), of_kfd.get(pid)) if size is not None]
-            is_missing = pid in self._held or pid in of_kfd
+            is_missing = pid in self._held or pid in of_kfd or pid in self._kfd.unsized
             size = max(sizes, default=None if is_missing else 0)
-            computes = pid in self._computing or pid in of_kfd
+            computes = pid in self.computing or pid in of_kfd
             processes.append(ProcessMemory(pid, size, COMPUTE if computes else NO_KIND))
         return replace(memory, processes=tuple(processes))
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         reasons = self._kfd.unmeasured(window)
         if self._blind and not self.has_occupancy:
-            is_unnamed = self.has_old_form and not self._computing
+            is_unnamed = self.has_old_form and not self.computing
             missing = (*ROLES, "memory") if "memory" in reasons or is_unnamed else ROLES
             return {**reasons, **dict.fromkeys(missing, self._blind)}
         known = set(() if self._blind else self._roles)
+        if self._blind:
+            reasons |= {q: self._blind for q in self._roles if q != CORE and q in reasons}
         if not self.has_occupancy:
             known.add("memory")
         by_kfd = self.has_occupancy and (self._blind or self._may_compute)
@@ -214,7 +216,7 @@ class ClientDevice:
         self, of_kfd: Mapping[str, Mapping[int, int]], used: Mapping[int, Mapping[str, int]]
     ) -> Mapping[str, Mapping[int, int]]:
         """KFD's counters and the copy time of clients, which do not overlap."""
-        if self._computing and COPY not in of_kfd:
+        if self.computing and COPY not in of_kfd:
             return of_kfd
         copied = dict(of_kfd.get(COPY, {}))
         for pid, own in used.items():

@@ -135,6 +135,7 @@ class AmdDevice:
         self._list: KfdList | None = None
         self._asking = ProcessTurns(1)
         self._sizes: dict[int, int | None] = {}  # bytes of those that hold some; None: not known
+        self.unsized: set[int] = set()  # those of which that is not known, here or elsewhere
         self._held: tuple[ProcessMemory, ...] | None = None
         self._active: set[int] = set()  # those that have worked
         self._wanted: set[int] = set()  # of them, those whose size is to be read now
@@ -235,13 +236,16 @@ class AmdDevice:
         # holds memory here is this GPU's. Of who holds some and was not asked, it is not known how
         # much: its owner has more such processes than can be asked.
         self._sizes = dict.fromkeys(holding)
+        self.unsized &= here.keys()
         self._ask_sizes(asked)
         self._counting.keep(here)
         self._listed_mono_ns = now_ns
 
     def _ask_sizes(self, asked: Sequence[KfdProcess]) -> None:
         for process in asked:
+            was_here = process.pid in self._sizes or process.pid in self._active
             self._sizes.pop(process.pid, None)
+            self.unsized.discard(process.pid)
             match vram(process.folders, self._gpu_id):
                 case Whole(held):
                     self._sizes |= {process.pid: held} if held else {}
@@ -251,7 +255,10 @@ class AmdDevice:
                     self._why = Unmeasured.NO_PERMISSION
                     return
                 case Failed() | Cut():
-                    self._sizes[process.pid] = None
+                    # It has such a file for every GPU: one that cannot be read does not say that it
+                    # holds anything here.
+                    self.unsized.add(process.pid)
+                    self._sizes |= {process.pid: None} if was_here else {}
             # Of so many at once, those that hold nothing begin to be counted when it is their turn.
             if len(asked) > MANY and process.pid not in self._sizes:
                 continue

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from exporter.agent.sources import door
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Whole
 from exporter.agent.sources.gpus.sysfs import (
+    NotedReads,
     RefusedError,
     as_count,
     count_in,
     names_in,
-    number,
     read_count,
     read_text,
 )
@@ -70,7 +70,7 @@ def read_topology(sysfs: Path) -> Topology:
 
 def generation(sysfs: Path) -> int | None:
     """A number that is another one after each change of the nodes, as when a board is divided."""
-    return number(sysfs / KFD / "topology/generation_id")
+    return NotedReads().number(f"{sysfs / KFD}/topology/generation_id")
 
 
 def _node(folder: Path) -> KfdNode | None:

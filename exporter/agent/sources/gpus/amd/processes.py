@@ -253,10 +253,12 @@ class KfdProcesses:
         """Looks at a known process again: its pid may be another's, or it has more contexts."""
         pid = known.pid
         start = None if self._is_nested else start_time(self._root, pid)
-        if start is None or known.start in {None, start}:
+        # Who has a pid next begins later. A start before the known one was not read right.
+        if start is None or known.start is None or start <= known.start:
+            start = known.start or start
             folders = self._folders(known.tops) if known.folders else ()
-            if (folders, start or known.start) != (known.folders, known.start):
-                self._known[pid] = known._replace(folders=folders, start=start or known.start)
+            if (folders, start) != (known.folders, known.start):
+                self._known[pid] = known._replace(folders=folders, start=start)
                 self._has_changed = True
             return
         inode, self._has_changed = self._inodes.get(pid), True

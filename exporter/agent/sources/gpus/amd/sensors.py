@@ -4,25 +4,30 @@ Sources: amdgpu's RAS counters (``Documentation/gpu/amdgpu/ras.rst``), and ``gpu
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from exporter.agent.sources.gpus.amd.metrics import GpuMetrics
-from exporter.agent.sources.gpus.sysfs import text
+from exporter.agent.sources.gpus.sysfs import LONGEST_LABEL
 
 ERRORS = {"ce": "corrected", "ue": "uncorrected"}
+ERROR_FILES = ("umc_err_count", "aca_umc")  # the second in kernels with the newer decoder
+_MOST_ERRORS = 1 << 48
 _WRAP = 1 << 32
 
 
-def memory_errors(board: Path) -> Mapping[str, float]:
-    """Errors of the device memory since the driver was loaded; {} on boards without RAS."""
+def errors_of(content: bytes) -> Mapping[str, float]:
+    """The errors in a file of RAS, by their kind.
+
+    Raises:
+        ValueError: there is none in it, or more than a driver counts.
+
+    """
     found: dict[str, float] = {}
-    for name in ("umc_err_count", "aca_umc"):  # the second in kernels with the newer decoder
-        for line in text(board / "ras" / name).splitlines():
-            kind, _, count = line.partition(":")
-            if kind.strip() in ERRORS and count.strip().isdecimal():
-                found[ERRORS[kind.strip()]] = float(count)
-        if found:
-            return found
+    for line in content.decode("ascii").splitlines():
+        kind, _, count = line.partition(":")
+        if kind.strip() in ERRORS and count.strip().isdecimal() and int(count) < _MOST_ERRORS:
+            found[ERRORS[kind.strip()]] = float(count)
+    if not found:
+        raise ValueError(content[:LONGEST_LABEL])
     return found
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -45,9 +44,8 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         return ON_WSL if "microsoft" in self._kernel else NO_DRIVER
 
     def _changed(self) -> bool:
-        before = self._generation
-        with suppress(OSError):  # it is not known now
-            self._generation = generation(self._sysfs)
+        before, newest = self._generation, generation(self._sysfs)
+        self._generation = before if newest is None else newest  # None: it is not known now
         return self._generation != before
 
     def _look(self) -> BoardList:

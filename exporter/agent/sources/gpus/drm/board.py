@@ -11,7 +11,7 @@ from enum import Enum, auto
 from exporter.agent.sources.gpus.board_energy import BoardEnergy
 from exporter.agent.sources.gpus.energy import EnergyUse
 from exporter.agent.sources.gpus.hwmon import Hwmon, unmeasured
-from exporter.agent.sources.gpus.sysfs import number, text
+from exporter.agent.sources.gpus.sysfs import NotedReads, text
 from exporter.model import Sensors, Unmeasured
 
 _GRAPHICS_MHZ = (  # i915's and xe's
@@ -54,7 +54,7 @@ class DrmBoard:
     def memory_used(self, *, shares_host: bool) -> int | None:
         """Bytes of device memory in use, if the driver reports them (amdgpu)."""
         names = ("vram", "gtt") if shares_host else ("vram",)
-        used = [number(f"{self._card}/device/mem_info_{name}_used") for name in names]
+        used = [NotedReads().number(f"{self._card}/device/mem_info_{name}_used") for name in names]
         return None if None in used else sum(filter(None, used))
 
 
@@ -89,7 +89,7 @@ class RuntimeSleep:
             return PowerState.AWAKE
         if text(f"{self._power}/runtime_status") == "suspended":
             return PowerState.ASLEEP
-        delay_ms = number(f"{self._power}/autosuspend_delay_ms")
+        delay_ms = NotedReads().number(f"{self._power}/autosuspend_delay_ms")
         pause_ns = 2 * MS * (_DEFAULT_DELAY_MS if delay_ms is None else max(delay_ms, 0))
         pause_ns = min(pause_ns, self._longest_ns)
         is_resting = self._was_idle and mono_ns - self._read_ns < pause_ns

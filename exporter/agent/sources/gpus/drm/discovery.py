@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from exporter.agent.sources.gpus.sysfs import NotedReads, host_memory, label, names, text
+from exporter.agent.sources.gpus.sysfs import NotedReads, host_memory, label, text
 from exporter.model import FIRST_INDEX, Device
 
 CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
@@ -269,7 +269,7 @@ def is_apu(folder: str | Path) -> bool:
     Only an APU has the voltage of a north bridge (amdgpu_pm.c: "only APUs have vddnb").
     """
     above = f"{folder}/hwmon"
-    return any(text(f"{above}/{name}/in1_label") == "vddnb" for name in names(above))
+    return any(text(f"{above}/{name}/in1_label") == "vddnb" for name in NotedReads().names(above))
 
 
 def minors_in(folder: str | Path, reads: NotedReads | None = None) -> frozenset[int]:

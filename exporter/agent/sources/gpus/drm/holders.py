@@ -113,6 +113,20 @@ class Handles:
             self.cut.update(each.pid for each in self._clients.pop(gone))
         return True
 
+    def keep(self, pid: int, before: "HandleScan") -> None:
+        """Takes over the handles of a process that cannot be looked at now: it may have more."""
+        self.cut.add(pid)
+        owner = self.owners[pid] = before.owners.get(pid, pid)
+        for minor, pids in before.pids.items():
+            if pid in pids:
+                self.pids.setdefault(minor, set()).add(pid)
+        for minor, handles in before.handles.items():
+            for handle in handles:
+                if handle.pid == pid:
+                    known = before.clients.get(handle)
+                    opened = None if known is None else Opened(minor, client=known)
+                    self.add(minor, handle, owner, opened)
+
     def cut_off(self, pid: int) -> None:
         """Marks a process as cut, if it has any DRM handle."""
         if self._number_of[pid]:
@@ -187,6 +201,7 @@ class HandleScanner:
         self._clock = clock
         self._owners = owners or OwnersOfProcesses(proc_root, lambda _pid: None)
         self._asleep: dict[_Place, Opened] = {}  # of drivers that reading wakes
+        self._looked_at: set[int] = set()  # those that are there, and were looked at once
         self._took_ns = 0
         self._said = ""
         # A container's own procfs hides the others. The node's, mounted there, is of a namespace
@@ -243,16 +258,22 @@ class HandleScanner:
             pid for of_minor in (before.pids.values() if before else ()) for pid in of_minor
         }
         kept, self._asleep = self._asleep, {}
+        looked_at, self._looked_at = self._looked_at.intersection(pids), set()
         for pid in pids:
             self._move()
             try:
                 self._look_at(pid, found, kept)
+                self._looked_at.add(pid)
             except OSError as error:
                 refused += error.errno in _REFUSED
                 if error.errno == errno.E2BIG:
                     found.cut_off(pid)
-                elif error.errno not in _REFUSED | _ENDED and pid in was_open:
-                    found.cut.add(pid)  # it may have what it had
+                elif error.errno not in _REFUSED | _ENDED:
+                    if before and pid in was_open:
+                        found.keep(pid, before)
+                    elif pid not in looked_at:
+                        found.cut.add(pid)  # it was never looked at
+        self._looked_at |= looked_at
         # Only after a complete scan is a client that is found now known to be new since then.
         was_complete = before and not (before.refused or before.left or before.stale)
         return HandleScan(

@@ -26,7 +26,7 @@ from exporter.agent.sources.gpus.energy import with_energy
 from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.fleet import GONE, Fleet, Readings
 from exporter.agent.sources.gpus.source import Demand
-from exporter.agent.sources.gpus.sysfs import is_gone, number
+from exporter.agent.sources.gpus.sysfs import NotedReads, is_gone
 from exporter.model import (
     Clock,
     DeviceMemory,
@@ -186,7 +186,8 @@ class DrmDevice:
         # panfrost and panthor count only while somebody has switched profiling on. Else their
         # counters stand still, which is no evidence that nothing worked.
         bits = self._driver.profiling
-        unprofiled = bits and not bits & (number(f"{self.found.card}/device/profiling") or 0)
+        profiling = NotedReads().number(f"{self.found.card}/device/profiling")
+        unprofiled = bits and not bits & (profiling or 0)
         if blind or unprofiled:
             return []
         # A client without any engine shows that the driver does not count, unless it is one that
@@ -210,7 +211,9 @@ class DrmDevice:
         """Adds the energy since the last window. Without a window it waits for the next one."""
         if window is None and self._board.energy.begun:
             return None
-        energy = self._board.take_energy(now_ns, window.busy.core if window else None)
+        # Idle is who nobody uses: while not all of them could be read, that is not known.
+        core_ns = window.busy.core if window and not window.unmeasured_pids else None
+        energy = self._board.take_energy(now_ns, core_ns)
         return window and with_energy(window, energy, self._board.energy.method)
 
     def _unmeasured(self, demand: Demand, blind: Unmeasured | None) -> dict[str, Unmeasured]:
