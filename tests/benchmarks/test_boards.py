@@ -12,6 +12,6 @@ def test_the_queries_of_a_small_fleet_are_timed(capsys: pytest.CaptureFixture[st
 
     said = capsys.readouterr().out
     assert said.startswith("2 nodes, ")
-    assert "overview, 3600 s: " in said
+    assert "\noverview, 3600 s; one query reads at most " in said
     assert "Workloads now" in said
     assert "Core use on the same cards" in said

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
+from hypothesis import strategies as st
+
 from tests.histories.page import HOST, is_at
 from tests.histories.values import (
     History,
@@ -30,6 +32,8 @@ PRICES = PriceList(0.5, "machine_type", {"small": 1.0, "large": 10.0}, {"H100": 
 TEAMS = ("red", "blue", "green")
 
 Twist = Callable[[Random, History], History]
+# A seed, and not each number drawn from it: Hypothesis would hold all of them, and refuse so many.
+RANDOM = st.integers(0, 2**32 - 1).map(Random)
 TWISTS: dict[str, Twist] = {}
 
 

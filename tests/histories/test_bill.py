@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.histories.__main__ import tried, wrong_of
-from tests.histories.making import TWISTS, plain, twisted
+from tests.histories.making import RANDOM, TWISTS, plain, twisted
 
 KINDS = sorted(TWISTS)
 FOUND = [(2196, "range_begins_in_a_gap"), (2488, "card_lost_and_back"), (6013, "scraped_late")]
@@ -20,6 +20,6 @@ def test_the_bill_of_each_kind_is_the_truth(seed: int, kind: str) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=settings().max_examples // 5)
-@given(st.randoms(use_true_random=False), st.lists(st.sampled_from(KINDS), max_size=2))
+@given(RANDOM, st.lists(st.sampled_from(KINDS), max_size=2))
 def test_it_is_the_truth_where_several_things_happen(rng: Random, twists: list[str]) -> None:
     assert wrong_of(twisted(rng, plain(rng), twists), rng) == []

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.histories.checks import stored
-from tests.histories.making import TWISTS, made, plain, twisted
+from tests.histories.making import RANDOM, TWISTS, made, plain, twisted
 from tests.histories.pods import moments, wrong_top, wrong_why
 from tests.histories.store import answering
 from tests.histories.values import History
@@ -35,6 +35,6 @@ def test_pods_are_what_is_said_of_them(kind: str) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=settings().max_examples // 5)
-@given(st.randoms(use_true_random=False), st.lists(st.sampled_from(KINDS), max_size=2))
+@given(RANDOM, st.lists(st.sampled_from(KINDS), max_size=2))
 def test_so_they_are_in_any_history(rng: Random, twists: list[str]) -> None:
     assert wrong(twisted(rng, plain(rng), twists), rng) == []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.histories.__main__ import BY, METHODS
 from tests.histories.checks import bill, stored
-from tests.histories.making import TWISTS, made, plain, twisted
+from tests.histories.making import RANDOM, TWISTS, made, plain, twisted
 from tests.histories.store import MemoryStore, answering
 from tests.histories.values import History, Labels, Target
 
@@ -126,7 +126,7 @@ def test_of_fixed_histories(check: Callable[[History, int], None], kind: str) ->
 @pytest.mark.slow
 @settings(max_examples=settings().max_examples // 5)
 @given(
-    st.randoms(use_true_random=False),
+    RANDOM,
     st.lists(st.sampled_from(KINDS), max_size=2),
     st.sampled_from(CHECKS),
     st.integers(0, 99),

@@ -14,7 +14,9 @@ from tests.rules.test_alerts import alerts
 
 SHORT_JOBS = Path(__file__).parent / "short_jobs.yaml"
 MINUTES = 12
-PATIENCE = "1m"  # then one that is pending for two minutes is seen firing at a full minute
+# Of a counter that began a moment before its first sample, `rate` counts the beginning too: in the
+# first five minutes a card's rate and the sum of its parts' differ by that, though the books agree.
+PATIENCE = "2m"  # then one that is pending for three minutes is seen firing at a full minute
 NAME = "MgpuBooksOutOfBalance"
 BY_KIND, BY_GROUP = "mgpu_group_kind_", "mgpu_group_"
 
@@ -44,7 +46,7 @@ def found(series: Series, folder: Path, *, parts: str) -> list[Alert]:
     return raised([written(impatient(parts=parts), folder)], {"short": case}, folder)
 
 
-def test_books_of_short_jobs_are_never_pending_for_more_than_two_minutes(
+def test_books_of_short_jobs_are_never_pending_for_more_than_three_minutes(
     series: Series, tmp_path: Path
 ) -> None:
     assert found(series, tmp_path, parts=BY_KIND) == []
