@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,21 +100,31 @@ class Rules:
 
 
 def written(rules: Sequence[Mapping[str, Any]], folder: Path, recording: Path = RECORDING) -> Path:
-    """A rule file with these rules, behind the shipped recording rules that they read.
-
-    The others would take promtool most of its time.
-    """
-    groups = yaml.load(recording.read_text(), yaml.CSafeLoader)["groups"]
-    recorded = [rule for group in groups for rule in group["rules"]]
-    needed, text = set[str](), json.dumps(rules)
-    while more := {r["record"] for r in recorded if r["record"] in text} - needed:
-        needed |= more
-        text = json.dumps([rule["expr"] for rule in recorded if rule["record"] in more])
-    behind = [rule for rule in recorded if rule["record"] in needed]
+    """A rule file with these rules, behind the shipped recording rules that they read."""
     file = folder / "rules.yaml"
+    behind = read_by(json.dumps(rules), recording)
     groups = [{"name": "recorded", "rules": behind}, {"name": "rules", "rules": list(rules)}]
     file.write_text(json.dumps({"groups": groups}))  # JSON is YAML
     return file
+
+
+def read_by(text: str, recording: Path = RECORDING) -> list[dict[str, Any]]:
+    """The shipped recording rules that an expression or rules read, and those that these read.
+
+    The others would take promtool most of its time.
+    """
+    recorded = [rule for group in _groups(recording) for rule in group["rules"]]
+    needed = set[str]()
+    while more := {r["record"] for r in recorded if r["record"] in text} - needed:
+        needed |= more
+        text = json.dumps([rule["expr"] for rule in recorded if rule["record"] in more])
+    return [rule for rule in recorded if rule["record"] in needed]
+
+
+@cache
+def _groups(file: Path) -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = yaml.load(file.read_text(), yaml.CSafeLoader)["groups"]
+    return groups
 
 
 def raised(
@@ -149,8 +160,7 @@ def raised_alone(
 
     With all alerts promtool takes five times as long.
     """
-    groups = yaml.load(alerts.read_text(), yaml.CSafeLoader)["groups"]
-    rules = [rule for group in groups for rule in group["rules"]]
+    rules = [rule for group in _groups(alerts) for rule in group["rules"]]
     found = []
     for (name,) in {tuple(case.titles) for case in cases.values()}:
         own = {title: case for title, case in cases.items() if name in case.titles}

@@ -11,7 +11,7 @@ import yaml
 
 from rules.generate import FOLDER
 from tests.rules.cases import CASES, GPU, HOURS, MAIN, NODE, OTHER, POD
-from tests.rules.run import Case, raised, raised_alone
+from tests.rules.run import Case, raised_alone, read_by
 from tests.worlds import REPORTED, WORLDS, World
 
 RECORDING = FOLDER / "mgpu-recording.yaml"
@@ -289,8 +289,11 @@ def expect(
             }
         ],
     }
-    file = folder / "test.yaml"
-    file.write_text(json.dumps({"rule_files": [str(RECORDING)], "tests": [test]}))
+    rules, file = folder / "rules.yaml", folder / "test.yaml"
+    rules.write_text(
+        json.dumps({"groups": [{"name": "recorded", "rules": read_by(expression, RECORDING)}]})
+    )
+    file.write_text(json.dumps({"rule_files": [str(rules)], "tests": [test]}))
     done = subprocess.run(
         ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False
     )
@@ -345,4 +348,4 @@ def test_pods_are_told_apart_where_labels_are_renamed(title: str, tmp_path: Path
     series[f'mgpu_container_allocation_info{{{neighbour},policy="fixed-share"}}'] = f"1{HOURS}"
     case = Case({WORLDS[title].of(n): v for n, v in series.items()}, [alert], [example.minute])
 
-    assert raised([RECORDING, ALERTS], {"": case}, tmp_path, "1m") == []
+    assert raised_alone(ALERTS, RECORDING, {"": case}, tmp_path) == []

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.rules.cases import HOURS, POD
-from tests.rules.run import RECORDING
+from tests.rules.run import written
 from tests.worlds import REPORTED, WORLDS
 
 RULES = Path(__file__).parents[2] / "examples/tokens/rules.yaml"
@@ -94,7 +94,9 @@ def test_a_pods_figures_are_divided_by_what_it_served(
         ],
     }
     file = tmp_path / "test.yaml"
-    file.write_text(json.dumps({"rule_files": [str(RECORDING), str(RULES)], "tests": [test]}))
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    rules = written(group["rules"], tmp_path)
+    file.write_text(json.dumps({"rule_files": [str(rules)], "tests": [test]}))
     done = subprocess.run(
         ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False
     )

@@ -371,7 +371,7 @@ def copied_shortly(begin_s: int) -> Iterable[Scrape]:
 @pytest.mark.parametrize(
     ("name", "length_h"), [("copied_low", 36), ("copied_high", 36), ("copied_shortly", 4)]
 )
-@pytest.mark.parametrize("by", ["namespace", "pod"])
+@pytest.mark.parametrize("by", ["namespace", pytest.param("pod", marks=pytest.mark.slow)])
 def test_a_page_that_is_copied_and_changed_is_refused_by_both_names(
     name: str, length_h: int, by: str, served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
