@@ -36,8 +36,9 @@ class TooLongError(NoAnswerError):
 
 
 class BoundedClient:
-    """Asks one server, a question at a time. ``address`` has no credentials and can be shown.
+    """Asks one server; each thread a question at a time.
 
+    ``address`` has no credentials and can be shown.
     ``base`` is the beginning of each question's URL, ``socket`` the path of a Unix socket to ask
     by. ``tls`` None: as usual. An answer that is not whole within ``timeout_s``, or is longer than
     ``largest`` bytes unpacked, is none.
@@ -60,7 +61,7 @@ class BoundedClient:
         self._base, self._socket, self._tls = base, socket, tls
         self._headers = {**(headers or {}), **_OURS}
         self._timeout_s, self._largest = timeout_s, largest
-        self._asking: tuple[asyncio.AbstractEventLoop, asyncio.Task[None] | None] | None = None
+        self._asking: set[tuple[asyncio.AbstractEventLoop, asyncio.Task[None] | None]] = set()
         self._interrupted = False
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
@@ -78,25 +79,26 @@ class BoundedClient:
         found: list[bytes] = []
 
         async def ask() -> None:  # without a result: asyncio may write that of a task as text
-            self._asking = asyncio.get_running_loop(), asyncio.current_task()
-            if not self._interrupted:
-                found.append(await self._get(url, largest))
+            me = asyncio.get_running_loop(), asyncio.current_task()
+            self._asking.add(me)
+            try:
+                if not self._interrupted:
+                    found.append(await self._get(url, largest))
+            finally:
+                self._asking.discard(me)
 
         with contextlib.suppress(asyncio.CancelledError):
             asyncio.run(ask())
-        self._asking = None
         if not found:
             raise NoAnswerError(f"{self.address}: interrupted")
         return found[0]
 
     def interrupt(self) -> None:
-        """End the question that another thread asks, and refuse all later ones."""
+        """End the questions that other threads ask, and refuse all later ones."""
         self._interrupted = True
-        asking = self._asking
-        if asking is not None:
-            loop, task = asking
+        for loop, task in self._asking.copy():
             with contextlib.suppress(RuntimeError):  # it has ended meanwhile
-                loop.call_soon_threadsafe(lambda: task.cancel() if task else None)
+                loop.call_soon_threadsafe(task.cancel if task else lambda: None)
 
     async def _get(self, url: str, largest: int) -> bytes:
         # Half a second that only commands which ask somebody shall take.

@@ -1,98 +1,118 @@
-"""Times bills of a month of 10 nodes with 8 GPUs: ``python -m benchmarks.bill``.
+"""What bills cost, of made fleets in a real Prometheus: ``python -m benchmarks.bill``.
 
-Each card has three namespaces with a pod each; a pod lives a day. Scrapes are five minutes apart:
-Prometheus reads as many samples for each step as there are, so closer ones take it longer. Halfway
-a relabelling renames every target.
+For each world: seconds of CPU and memory of the command, and questions, samples and CPU of the
+store. With ``--base=DIR`` the same is asked by the code there, beside it in one run.
 """
 
 import argparse
-import struct
-import subprocess
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import urllib.request
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.store import Store, sent
+from benchmarks.bill.worlds import BEGIN, WORLDS, World, fill
+from tests.store import Store
 
-NODES, CARDS, PAYERS = 10, 8, ("team", "batch", "web")
-DAY, EVERY_S = 86_400, 300
-BEGIN = 1_780_012_800  # a day's begin
-CORE = ("allocated_gpu_seconds_total", "core_seconds_total", "borrowed_core_seconds_total")
-
-Counter = tuple[str, dict[str, str], float, int]
-"""A counter's name and own labels, how fast it grows, and since when."""
-
-
-def counters(node: int, day: int) -> Iterator[Counter]:
-    """The counters that an exporter shows on a day."""
-    since_s, begun_s = BEGIN - DAY, BEGIN + day * DAY
-    yield "process_start_time_seconds", {}, 0.0, since_s + node
-    yield "mgpu_exporter_cycles_total", {}, 1.0, since_s
-    for card in range(CARDS):
-        uuid = {"uuid": f"GPU-{node:02}-{card}", "gpu": str(card)}
-        yield "mgpu_device_info", {**uuid, "model": "L4", "parent_uuid": ""}, 0.0, 1
-        yield "mgpu_device_unallocated_gpu_seconds_total", uuid, 0.1, since_s
-        for name in ("overcommitted_gpu", "unobserved"):
-            yield f"mgpu_device_{name}_seconds_total", uuid, 0.0, 0
-        reason = {**uuid, "reason": "no_pid"}
-        yield "mgpu_device_unattributed_core_seconds_total", reason, 0.01, since_s
-        for number, payer in enumerate(PAYERS):
-            job = f"job-{node}-{card}-{number}-{day}"
-            pod = {"namespace": payer, "pod": job, "container": "main"}
-            owner = {"owner_kind": "Job", "owner_name": f"{payer}-{number}"}
-            yield "mgpu_pod_info", {"namespace": payer, "pod": job, **owner}, 0.0, 1
-            for name, rate in zip(CORE, (0.3, 0.2, 0.0), strict=True):
-                namespace = {"namespace": payer, "uuid": uuid["uuid"]}
-                yield f"mgpu_namespace_{name}", namespace, rate, since_s if rate else 0
-                yield f"mgpu_container_{name}", {**pod, **uuid}, rate, begun_s if rate else 0
+_TICKS_S = os.sysconf("SC_CLK_TCK")
+_QUERIES = 'prometheus_http_requests_total{code="200",handler="/api/v1/query'
+_SAMPLES = "prometheus_engine_query_samples_total"
+_MIB = 1024  # of what the kernel says in KiB
 
 
-def fill(store: Store, days: int) -> int:
-    """Writes the month; the number of samples."""
-    samples = 0
-    for day in range(-1, days):
-        for node in range(NODES):
-            target = {"job": "mgpu", "instance": f"10.0.0.{node}:10045", "node": f"n{node}"}
-            target |= {"cluster": "west"} if day >= days // 2 else {}
-            series = []
-            for name, own, rate, since_s in counters(node, day):
-                times = range(BEGIN + day * DAY, BEGIN + (day + 1) * DAY, EVERY_S)
-                counted = [(at - since_s) * rate if rate else since_s for at in times]
-                values = [
-                    (at * 1000, struct.pack("<d", value))
-                    for at, value in zip(times, counted, strict=True)
-                ]
-                labels = tuple(sorted({"__name__": name, **own, **target}.items()))
-                series.append(sent(labels, values))
-                samples += len(values)
-            store.write(series)
-    return samples
+class Cost(NamedTuple):
+    """What one bill cost. ``said``: its last line."""
+
+    own_s: float
+    mib: float
+    wall_s: float
+    questions: int
+    samples: int
+    store_s: float
+    said: str
+
+
+def cost_of(store: Store, world: World, by: str, code: Path) -> Cost:
+    """Makes a bill of a world, by the code in a folder."""
+    command = [sys.executable, "-m", "exporter", "bill", f"--since={_written(BEGIN)}"]
+    command += [f"--until={_written(BEGIN + world.seconds)}", "--price=1", f"--by={by}"]
+    command += [f"--prometheus=http://{store.address}"]
+    before, before_s, begun_s = _metrics(store), _cpu_s(store.pid), time.monotonic()
+    with tempfile.TemporaryFile() as out:
+        actions = [(os.POSIX_SPAWN_DUP2, out.fileno(), 1)]
+        environment = {**os.environ, "PYTHONPATH": str(code)}
+        pid = os.posix_spawn(sys.executable, command, environment, file_actions=actions)
+        _, status, used = os.wait4(pid, 0)
+        out.seek(0)
+        lines = out.read().decode().splitlines()
+    after = _metrics(store)
+    return Cost(
+        own_s=used.ru_utime + used.ru_stime,
+        mib=used.ru_maxrss / _MIB,
+        wall_s=time.monotonic() - begun_s,
+        questions=after.questions - before.questions,
+        samples=after.samples - before.samples,
+        store_s=_cpu_s(store.pid) - before_s,
+        said=lines[-1] if lines and not status else f"status {status}",
+    )
+
+
+class _Metrics(NamedTuple):
+    """What the store says of the questions that it was asked."""
+
+    questions: int = 0
+    samples: int = 0
+
+
+def _metrics(store: Store) -> _Metrics:
+    with urllib.request.urlopen(f"http://{store.address}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    values = {name: float(value) for name, _, value in pairs}
+    questions = sum(value for name, value in values.items() if name.startswith(_QUERIES))
+    return _Metrics(round(questions), round(values[_SAMPLES]))
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_S
+
+
+def _written(unix_s: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_s))
 
 
 def main() -> None:
-    """Fills a Prometheus, and prints how long each bill takes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--days", type=int, default=30)
-    days = parser.parse_args().days
-    with tempfile.TemporaryDirectory() as folder, Store(Path(folder)) as store:
-        print(f"{fill(store, days):,} samples of {NODES} nodes with {CARDS} GPUs, {days} days")
-        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(BEGIN + days * DAY))
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(BEGIN))
-        for by in ("namespace", "owner", "pod"):
-            begun = time.monotonic()
-            command = [
-                sys.executable,
-                "-m",
-                "exporter",
-                "bill",
-                f"--since={since}",
-                f"--until={until}",
-            ]
-            flags = [f"--by={by}", "--price=1", f"--prometheus=http://{store.address}"]
-            done = subprocess.run([*command, *flags], check=True, stdout=subprocess.PIPE, text=True)
-            print(f"by {by}: {time.monotonic() - begun:.1f} s; {done.stdout.splitlines()[-1]}")
+    """Prints a row for each bill."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bill", description=__doc__)
+    parser.add_argument("--world", action="append", choices=sorted(WORLDS))
+    parser.add_argument("--by", action="append", choices=("namespace", "owner", "pod"))
+    parser.add_argument("--nodes", type=int, help="in place of the world's")
+    parser.add_argument("--days", type=int, help="in place of the world's")
+    parser.add_argument("--base", type=Path, help="a folder with the code to compare with")
+    given = parser.parse_args()
+    print(
+        "| world | by | code | own CPU | memory | wall | questions | samples | store's CPU | said |"
+    )
+    print("|---|---|---|---:|---:|---:|---:|---:|---:|---|")
+    for name in given.world or WORLDS:
+        world = WORLDS[name].with_(given.nodes, given.days)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Store(Path(folder), program="prometheus3") as store,
+        ):
+            fill(store, world)
+            for by in given.by or ("namespace",):
+                for code in filter(None, (given.base, Path.cwd())):
+                    one = cost_of(store, world, by, code)
+                    print(
+                        f"| {name}, {world.nodes} nodes | {by} | {code.name} | {one.own_s:.1f} s "
+                        f"| {one.mib:.0f} MiB | {one.wall_s:.1f} s | {one.questions} "
+                        f"| {one.samples / 1e6:.2f} M | {one.store_s:.1f} s | {one.said} |",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

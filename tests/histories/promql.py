@@ -451,6 +451,7 @@ _OVER_TIME: dict[str, Callable[[Sequence[float], Sequence[float]], float | None]
     "max_over_time": lambda _, values: max(values),
     "min_over_time": lambda _, values: min(values),
     "avg_over_time": lambda _, values: math.fsum(values) / len(values),
+    "sum_over_time": lambda _, values: math.fsum(values),
     "count_over_time": lambda _, values: float(len(values)),
     "changes": lambda _, values: float(sum(x != y for x, y in pairwise(values))),
     "resets": lambda _, values: float(sum(y < x for x, y in pairwise(values))),

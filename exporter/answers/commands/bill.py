@@ -12,12 +12,22 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter.answers.prometheus import focus, report
-from exporter.answers.prometheus.bill import STEPS, Bill, Period, Unpriced, bill_of, summed
-from exporter.answers.prometheus.books import Unread, Wanted, read_books, span_of, why_none
+from exporter.answers.prometheus.bill import (
+    STEPS,
+    Bill,
+    Period,
+    Total,
+    Unpriced,
+    bill_of,
+    summed,
+)
+from exporter.answers.prometheus.books import Unread, Wanted, span_of, why_none
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.prometheus.counters import POD_INFO
+from exporter.answers.prometheus.estimate import estimated
 from exporter.answers.prometheus.money import Prices, price, sanitized
 from exporter.answers.prometheus.parts import BY, METHODS, NOBODY
+from exporter.answers.prometheus.pieces import read_books
 from exporter.answers.prometheus.pricefile import PriceError, currency, prices_of
 from exporter.answers.prometheus.ranges import add_range, days_of, moment, range_of, written
 from exporter.answers.prometheus.remarks import Remarks
@@ -34,6 +44,7 @@ _FORMATS = ("table", "json", "csv", "focus")
 SHORTEST_S = 60  # of a range
 _LEAST_HOURS = 0.005  # less would be said as 0.00
 _HOUR_S = 3600
+_MOST_DAYS = 5  # in a line
 _LESS = "a shorter range (--since, --until) or fewer targets (--target)"
 LONGEST_S = 120.0  # of an answer, as Prometheus has it
 
@@ -71,6 +82,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument(
         "--currency", metavar="CODE", type=_of(currency), help="of --price [default USD]"
     )
+    group.add_argument(
+        "--estimate",
+        action="store_true",
+        help="at once, within 1 %% and by namespace alone, from what recording rules counted",
+    )
     group.add_argument("--format", choices=_FORMATS, default="table", help="[default table]")
     group.add_argument(
         "--output",
@@ -90,18 +106,17 @@ def bill(arguments: Namespace) -> int:
         prices = given_prices(arguments)
         if why := at_odds(arguments):
             return refused(arguments, why)
+        prometheus = far_prometheus(arguments, all_stores=True, timeout_s=LONGEST_S, less=_LESS)
         with progress() as shown:
-            prometheus = far_prometheus(
-                arguments,
-                asked=progress_of(shown),
-                all_stores=True,
-                timeout_s=LONGEST_S,
-                less=_LESS,
-            )
-            reading = Reading(arguments, prices, since_s, until_s)
-            for begin_s, end_s in days_of(since_s, until_s):
-                reading.read(prometheus, begin_s, end_s)
-            found = reading.bill()
+            found: Bill | None
+            if arguments.estimate:
+                shown.say("reading what was recorded ...")
+                found = _estimate(arguments, prometheus, prices, since_s, until_s)
+            else:
+                reading = Reading(arguments, prices, HowFar(shown, since_s, until_s))
+                for begin_s, end_s in days_of(since_s, until_s):
+                    reading.read(prometheus, begin_s, end_s)
+                found = reading.bill()
             if found is None:
                 return refused(arguments, why_none(prometheus, until_s))
             if not found.rows:
@@ -143,39 +158,59 @@ def at_odds(arguments: Namespace) -> str:
         return "--output: Parquet is written with --format=focus"
     if _is_parquet(arguments) and find_spec("pyarrow") is None:
         return "Parquet needs the package pyarrow: pip install pyarrow"
+    return _estimates_no(arguments) if arguments.estimate else ""
+
+
+def _estimates_no(arguments: Namespace) -> str:
+    """What of these flags an estimate does not know; empty if it knows all."""
+    if arguments.by != "namespace":
+        return f"--estimate knows namespaces alone: --by={arguments.by} is of a bill"
+    if arguments.step not in {None, "1d"}:
+        return "--estimate is of the whole range, or of days (--step=1d)"
+    if arguments.format == "focus":
+        return "--estimate knows no cards: --format=focus is of a bill"
     return ""
 
 
 class Reading:
-    """A bill that is read day by day: that of a week is the sum, and has no more in memory."""
+    """A bill that is read day by day, and of each day some nodes at a time: it is their sum.
 
-    def __init__(self, arguments: Namespace, prices: Prices, since_s: int, until_s: int) -> None:
+    So no more is in memory.
+    """
+
+    def __init__(self, arguments: Namespace, prices: Prices, far: "HowFar") -> None:
         self.arguments, self.prices = arguments, prices
         self.by, _, self.key = arguments.by.partition(":")
         self.whose = f"label:{sanitized(self.key)}" if self.key else self.by
-        self.step_s, self.whole = STEPS.get(arguments.step, 0), Period(since_s, until_s)
+        self.step_s, self.whole = STEPS.get(arguments.step, 0), far.whole
         self.remarks, self.method = Remarks(prices, self.by, self.key), arguments.method
-        self.unread = Unread(since_s)
-        self.of, self.bills = "", list[Bill]()
-        self.has_label = self.by != "label"
+        self.unread, self.far = Unread(far.whole.since_s), far
+        self.of, self.total = "", Total()
+        self.has_pods, self.has_label = False, self.by != "label"
 
     def read(self, prometheus: Prometheus, begin_s: int, end_s: int) -> None:
         """Asks for the books of a day, or of a part of it."""
         span = span_of(begin_s, end_s)
         wanted = Wanted(sanitized(self.key), tuple(self.prices.by_node_label))
-        found = read_books(prometheus, span, wanted)
-        self.has_label |= found.has_label and bool(found.cards)
-        cards = [*self.unread.before(found.cards, begin_s), *found.cards]
-        self.remarks.take(cards)
-        by = self.method, self.whose, span, self.step_s, self.whole
-        self.bills.append(bill_of(cards, self.prices, *by))
+        self.far.begin(begin_s, end_s)
+        try:
+            for found in read_books(prometheus, span, wanted, self.far.say):
+                self.has_pods |= found.has_pods
+                self.has_label |= found.has_label
+                cards = [*self.unread.before(found.cards, begin_s), *found.cards]
+                self.remarks.take(cards)
+                by = self.method, self.whose, span, self.step_s, self.whole
+                self.total.add(bill_of(cards, self.prices, *by))
+        except KeyboardInterrupt:
+            warned(self.arguments, f"interrupted: {self.far.said}; no bill is made")
+            raise
 
     def bill(self) -> Bill | None:
         """The bill of what was read, and warnings of it; None if nothing was there."""
         first_s, since_s = self.remarks.first_s, self.whole.since_s
         if first_s is None:
             return None
-        if not self.has_label:
+        if self.has_pods and not self.has_label:
             raise NoAnswerError(
                 f"no pod has label_{sanitized(self.key)} in {POD_INFO}: exporters give it the "
                 "labels that --pods.labels names"
@@ -188,7 +223,7 @@ class Reading:
             )
         for line in self.remarks.lines():
             warned(self.arguments, f"{self.of}{line}")
-        made, by = summed(self.bills, int(first_s)), self.by
+        made, by = self.total.bill(int(first_s)), self.by
         if by in {"user", "account"} and (unnamed := _unnamed_hours(made)) >= _LEAST_HOURS:
             warned(
                 self.arguments,
@@ -197,6 +232,24 @@ class Reading:
                 "(docs/off-kubernetes.md)",
             )
         return made
+
+
+def _estimate(
+    arguments: Namespace, prometheus: Prometheus, prices: Prices, since_s: int, until_s: int
+) -> Bill:
+    found, without = estimated(prometheus, prices, arguments.method, since_s, until_s)
+    warned(arguments, "an estimate, within 1 % of the bill, without pods and cards")
+    if without:
+        days = ", ".join(written(day.since_s)[:10] for day in without[:_MOST_DAYS])
+        more = ", …" if len(without) > _MOST_DAYS else ""
+        warned(arguments, f"nothing is recorded of {len(without)} days: {days}{more}")
+    if prices.by_node_label:
+        why = "prices by labels of nodes are not in it: what is recorded has models alone"
+        warned(arguments, why)
+    if arguments.step is None:
+        whole = Period(since_s, until_s)
+        found = replace(found, rows=tuple(replace(row, period=whole) for row in found.rows))
+    return summed([found], since_s)
 
 
 def _unnamed_hours(found: Bill) -> float:
@@ -242,19 +295,27 @@ def _of(known: Callable[[str], object]) -> Callable[[str], object]:
     return read
 
 
-def progress_of(shown: Progress) -> Callable[[int, int, str], None]:
-    """Says how far the longest question is, then how long the looks at single steps will take."""
-    most, began_s = 0.0, 0.0
+class HowFar:
+    """Says how far a bill is: which day is read, how many nodes of it, and how long it takes."""
 
-    def say(count: int, of: int, what: str) -> None:
-        nonlocal most, began_s
-        most = max(most, count / of)
-        began_s = began_s if what and count > 1 else time.monotonic()
-        left_s = (time.monotonic() - began_s) / max(1, count - 1) * (of - count)
-        steps = f"looking at {count} of {of} {what}, {left_s:.0f} s more ..."
-        shown.say(steps if what else f"reading the books: {most:.0%} ...")
+    def __init__(self, shown: Progress, since_s: int, until_s: int) -> None:
+        self.whole = Period(since_s, until_s)
+        self.said = "nothing was read"
+        self._shown, self._begun_s, self._day = shown, time.monotonic(), self.whole
 
-    return say
+    def begin(self, begin_s: int, end_s: int) -> None:
+        """A part of the range begins."""
+        self._day = Period(begin_s, end_s)
+
+    def say(self, nodes: int, of: int) -> None:
+        """So many nodes of it are read."""
+        day, whole = self._day, self.whole
+        read_s = day.since_s - whole.since_s + (day.until_s - day.since_s) * nodes / max(1, of)
+        part, date = read_s / (whole.until_s - whole.since_s), written(day.since_s)[:10]
+        self.said = f"{nodes} of {of} nodes of {date} were read, {part:.0%} of all"
+        left_s = (time.monotonic() - self._begun_s) * (1 / part - 1) if part else 0.0
+        left = f", {left_s:.0f} s more" if part else ""
+        self._shown.say(f"{date}: {nodes} of {of} nodes{left} ...")
 
 
 def _is_parquet(arguments: Namespace) -> bool:

@@ -6,7 +6,7 @@ It stands beside ``bill`` so that ``kubectl mgpu`` is without it.
 import time
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -31,22 +31,22 @@ from exporter.answers.closed.place import Place, PlaceError, place_of
 from exporter.answers.closed.rows import Sum
 from exporter.answers.commands import bill as stored
 from exporter.answers.prometheus.bill import Bill, Period, bill_of, period_of, summed
-from exporter.answers.prometheus.books import Wanted, read_books, span_of, why_none
+from exporter.answers.prometheus.books import Wanted, span_of, why_none
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.prometheus.money import Prices
 from exporter.answers.prometheus.parts import METHODS
+from exporter.answers.prometheus.pieces import read_books
 from exporter.answers.prometheus.ranges import DAY_S, days_of, moment, range_of
 from exporter.answers.prometheus.remarks import Remarks
 from exporter.answers.terminal.access import far_prometheus
 from exporter.console.output import say
-from exporter.console.progress import progress
+from exporter.console.progress import Progress, progress
 from exporter.httpclient import NoAnswerError
 from exporter.shown.printable import clean
 
 _OK = 0
 _HOUR_MS = 3_600_000
 _MOST = 10  # lines of one kind
-Asked = Callable[[int, int, str], None]
 _OF_A_BILL = (("by", "namespace"), ("step", None), ("format", "table"), ("output", None))
 
 
@@ -119,13 +119,8 @@ def _close(arguments: Namespace, place: Place) -> int:
         raise ValueError("a day is closed when it is over (UTC)")
     shard = shard_of(arguments.shard or "1/1")
     with progress() as shown:
-        prometheus = far_prometheus(
-            arguments,
-            asked=stored.progress_of(shown),
-            all_stores=True,
-            timeout_s=stored.LONGEST_S,
-        )
-        closing = _Closing(arguments, place, prometheus, prices, shard)
+        prometheus = far_prometheus(arguments, all_stores=True, timeout_s=stored.LONGEST_S)
+        closing = _Closing(arguments, place, prometheus, prices, shard, shown)
         status = _OK
         for day_s in [first_s] if arguments.day else range(first_s, today_s, DAY_S):
             try:
@@ -146,9 +141,10 @@ class _Closing:
         prometheus: Prometheus,
         prices: Prices,
         shard: Shard,
+        shown: Progress,
     ) -> None:
         self._arguments, self._place, self._prometheus = arguments, place, prometheus
-        self._prices, self._shard = prices, shard
+        self._prices, self._shard, self._shown = prices, shard, shown
         self._of = arguments.cluster or ""
 
     def close(self, day_s: int) -> None:
@@ -184,7 +180,13 @@ class _Closing:
         period, method = Period(day_s, day_s + DAY_S), self._arguments.method
         span = span_of(*period)
         wanted = Wanted(node_labels=tuple(self._prices.by_node_label))
-        found = read_books(self._prometheus, span, wanted).cards
+        far = stored.HowFar(self._shown, *period)
+        pieces = read_books(self._prometheus, span, wanted, far.say)
+        # By their own order, and not by which of them were read together: the same bytes each time.
+        found = sorted(
+            (card for piece in pieces for card in piece.cards),
+            key=lambda card: (card.facts.node, card.facts.uuid, card.begin_s),
+        )
         if not found:
             raise NoAnswerError(why_none(self._prometheus, period.until_s))
         books = [one for one in found if self._shard.has(one.facts.node)]
@@ -248,7 +250,7 @@ def _bill(arguments: Namespace, place: Place) -> int:
     now_s = int(time.time())
     since_s, until_s = range_of(arguments, now_s, stored.SHORTEST_S)
     with progress() as shown:
-        reading = _Reading(arguments, place, since_s, until_s)
+        reading = _Reading(arguments, place, stored.HowFar(shown, since_s, until_s))
         for begin_s, end_s in days_of(since_s, until_s):
             records = records_of(place, begin_s) if end_s - begin_s == DAY_S else []
             lacks = missing(records)
@@ -256,7 +258,7 @@ def _bill(arguments: Namespace, place: Place) -> int:
                 shown.say(f"reading {_date(begin_s)} ...")
                 reading.take_closed(begin_s, records)
             else:
-                reading.take_open(begin_s, end_s, lacks, stored.progress_of(shown))
+                reading.take_open(begin_s, end_s, lacks)
         found, account = reading.finished(), reading.account()
     if found is None or not found.rows:
         return stored.refused(arguments, f"{arguments.closed} has no card in this range")
@@ -266,20 +268,20 @@ def _bill(arguments: Namespace, place: Place) -> int:
 class _Reading(stored.Reading):
     """A bill of which some days are closed."""
 
-    def __init__(self, arguments: Namespace, place: Place, since_s: int, until_s: int) -> None:
-        super().__init__(arguments, stored.given_prices(arguments), since_s, until_s)
+    def __init__(self, arguments: Namespace, place: Place, far: stored.HowFar) -> None:
+        super().__init__(arguments, stored.given_prices(arguments), far)
         self._place = place
         self._sum = Sum(self.whose, self.method)
         self._closed: list[Record] = []
         self._days: set[int] = set()
         self._prometheus: Prometheus | None = None
 
-    def take_open(self, begin_s: int, end_s: int, lacks: Sequence[str], asked: Asked) -> None:
+    def take_open(self, begin_s: int, end_s: int, lacks: Sequence[str]) -> None:
         """Asks a Prometheus for a day that is not closed, or for a part of a day."""
         if self._prometheus is None:
             try:
                 self._prometheus = far_prometheus(
-                    self.arguments, asked=asked, all_stores=True, timeout_s=stored.LONGEST_S
+                    self.arguments, all_stores=True, timeout_s=stored.LONGEST_S
                 )
             except NoAnswerError as error:
                 without = f" without the shards {', '.join(lacks[:_MOST])}" if lacks else ""
@@ -306,7 +308,7 @@ class _Reading(stored.Reading):
                 price = Prices(currency, Decimal(card.hourly))
                 span = span_of(day_s, until_s)
                 by = self.method, self.whose, span, self.step_s, self.whole
-                self.bills.append(bill_of([before], price, *by))
+                self.total.add(bill_of([before], price, *by))
         period = period_of(day_s, self.step_s, self.whole)
         for record in records:
             for path in record.files:
@@ -316,13 +318,14 @@ class _Reading(stored.Reading):
         """The bill of all that was taken, and warnings of it."""
         if self._closed:
             currencies = {one.currency for one in self._closed}
-            currencies |= {one.currency for one in self.bills}
+            currencies |= self.total.currencies
             if len(currencies) > 1:
                 named = ", ".join(sorted(currencies))
                 raise ValueError(f"days are in {named}: give --currency as they were closed in")
             rows = tuple(self._sum.rows())
+            self.has_pods |= any(row.payer.namespace for row in rows)
             self.has_label |= any(row.payer.owner_kind == "label" for row in rows)
-            self.bills.insert(0, Bill(*self.whole, self.method, currencies.pop(), rows))
+            self.total.add(Bill(*self.whole, self.method, currencies.pop(), rows))
             self._warn()
             # What is said of the price file is of the days that were priced by it.
             self.of = "days that are not closed: "

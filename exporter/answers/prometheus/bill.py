@@ -126,6 +126,35 @@ def bill_of(
     return Bill(whole.since_s, whole.until_s, method, prices.currency, tuple(rows))
 
 
+class Total:
+    """Adds up bills of parts of a range. It keeps no more than its own rows."""
+
+    def __init__(self) -> None:
+        self._first: Bill | None = None
+        self._rows: dict[tuple[object, ...], BillRow] = {}
+        self._currencies: set[str] = set()
+
+    def add(self, bill: Bill) -> None:
+        """Adds one."""
+        self._first = self._first or bill
+        self._currencies.add(bill.currency)
+        for row in bill.rows:
+            card = row.card
+            key = card.uuid, card.node, card.model, row.hourly, row.period, row.payer, row.part
+            before = self._rows.get(key)
+            self._rows[key] = row if before is None else before.and_(row)
+
+    @property
+    def currencies(self) -> set[str]:
+        """Those of the bills that were added."""
+        return self._currencies
+
+    def bill(self, since_s: int) -> Bill:
+        """All of it, from the first card on; something was added."""
+        assert self._first is not None  # noqa: S101 - a bill is made of what was added
+        return summed([replace(self._first, rows=tuple(self._rows.values()))], since_s)
+
+
 def summed(bills: Sequence[Bill], since_s: int) -> Bill:
     """One bill of parts of a range, from its first card on. A row is the sum of theirs."""
     since_s = max(since_s, bills[0].since_s)

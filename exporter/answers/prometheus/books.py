@@ -5,8 +5,9 @@ A board with MIG is one card; what its instances were used for is a part of the 
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from exporter.answers.prometheus.client import Prometheus, label
@@ -17,10 +18,9 @@ from exporter.answers.prometheus.counters import (
     UP,
     Stored,
     StoredCounter,
-    read_counters,
 )
 from exporter.answers.prometheus.growth import CardGrowth, Grown, Late, cards_of
-from exporter.answers.prometheus.nodelabels import NodeLabels, read_node_labels
+from exporter.answers.prometheus.nodelabels import NodeLabels
 from exporter.answers.prometheus.parts import CardStep, Had, Payer
 from exporter.answers.prometheus.ranges import DAY_S, Span
 from exporter.answers.prometheus.who import CardFacts, Who
@@ -28,15 +28,23 @@ from exporter.metrics.families import PREFIX
 
 _ALLOCATED, _CORE = "allocated_gpu_seconds_total", "core_seconds_total"
 _BORROWED = "borrowed_core_seconds_total"
-_UNALLOCATED = f"{PREFIX}_device_unallocated_gpu_seconds_total"
+UNALLOCATED = f"{PREFIX}_device_unallocated_gpu_seconds_total"
 _OVERCOMMITTED = f"{PREFIX}_device_overcommitted_gpu_seconds_total"
 _UNATTRIBUTED = f"{PREFIX}_device_unattributed_core_seconds_total"
 _UNOBSERVED = f"{PREFIX}_device_unobserved_seconds_total"
-_DEVICE = (_UNALLOCATED, _OVERCOMMITTED, _UNATTRIBUTED, _UNOBSERVED)
+_DEVICE = (UNALLOCATED, _OVERCOMMITTED, _UNATTRIBUTED, _UNOBSERVED)
+_OF_DEVICE = dict(
+    zip(_DEVICE, ("unallocated", "overcommitted", "unattributed", "unobserved"), strict=True)
+)  # as a step of a card has them
 _NAMESPACE = tuple(f"{PREFIX}_namespace_{name}" for name in (_ALLOCATED, _CORE, _BORROWED))
 _KIND = (f"{PREFIX}_group_kind_{_CORE}",)
 _CONTAINER = tuple(f"{PREFIX}_container_{name}" for name in (_ALLOCATED, _CORE, _BORROWED))
 _GROUP = (f"{PREFIX}_group_{_CORE}",)
+_WHAT = dict.fromkeys((*_KIND, *_GROUP), "used") | {
+    name: what
+    for names in (_NAMESPACE, _CONTAINER)
+    for name, what in zip(names, ("allocated", "used", "borrowed"), strict=True)
+}  # as a payer has them
 _SLICES = re.compile(r"^(\d+)g\.")
 _MIG_SLICES = 7
 _AHEAD_S = 300  # by which what one scrape shows can be ahead of what another does
@@ -88,39 +96,29 @@ class Wanted:
 class Books(NamedTuple):
     """The books of all cards of a span, by node and UUID.
 
-    ``has_label``: whether any pod has the label that is asked for.
+    ``has_pods``: whether any pod is described. ``has_label``: whether one has the label that is
+    asked for.
     """
 
     cards: Sequence[CardBook]
-    has_label: bool = True
+    has_pods: bool
+    has_label: bool
 
 
-def read_books(prometheus: Prometheus, span: Span, wanted: Wanted) -> Books:
-    """The books of a span, with pods as payers; none where nobody was scraped.
-
-    Raises:
-        NoAnswerError: Prometheus does not answer, or nobody knows which of two exporters of a card
-            is true.
-
-    """
-    # Pods' owners are read whoever pays: a bill by namespaces is the sum of that by owners.
-    names = [*_DEVICE, *_NAMESPACE, *_KIND, *_CONTAINER, *_GROUP, INFO, UP, GROUP_INFO, POD_INFO]
-    nodes, changed = read_node_labels(prometheus, span, wanted.node_labels)
-    stored = read_counters(prometheus, names, span, changed)
-    return books_of(stored, nodes, span, wanted)
+# Pods' owners are read whoever pays: a bill by namespaces is the sum of that by owners.
+NAMES = (*_DEVICE, *_NAMESPACE, *_KIND, *_CONTAINER, *_GROUP, INFO, UP, GROUP_INFO, POD_INFO)
+"""The families that books are read from."""
 
 
 def books_of(stored: Stored, nodes: NodeLabels, span: Span, wanted: Wanted) -> Books:
     """The books by what is stored. Pure."""
-    if _UNALLOCATED not in stored.names:
-        return Books(())
     who = Who(stored.series, nodes)
     boards = _boards(who.infos)
     sorter = _Sorter(boards, who)
     of = {uuid: part.board for uuid, part in boards.items()}
     books = [book for card in cards_of(stored, span, of, who) for book in sorter.books(card)]
     order = sorted(books, key=lambda book: (book.facts.node, book.facts.uuid, book.begin_s))
-    return Books(order, who.has_label(wanted.pod_label))
+    return Books(order, who.has_pods, who.has_label(wanted.pod_label))
 
 
 class Unread:
@@ -151,7 +149,7 @@ def why_none(prometheus: Prometheus, until_s: int) -> str:
     """Why a Prometheus has no data of a range."""
     if prometheus.at(f"count({prometheus.selector([INFO])})", until_s):
         return (
-            f"{prometheus.address} has exporters, but no {_UNALLOCATED} in this range: "
+            f"{prometheus.address} has exporters, but no {UNALLOCATED} in this range: "
             "they are of an older version, or --collect leaves it out"
         )
     if prometheus.at(f"count({prometheus.selector([INFO])})"):
@@ -191,16 +189,27 @@ class _Draft:
         self._totals: dict[int, dict[Payer, Had]] = defaultdict(dict)  # of namespaces and kinds
         self._instances: dict[int, float] = defaultdict(float)  # their unobserved time
 
-    def count(self, name: str, payer: Payer, step: int, value: float, part: _PartOf | None) -> None:
-        """Adds what a counter counted in a step; ``part``: of the board, if of an instance."""
+    def count(
+        self, name: str, payer: Payer, counts: Iterable[tuple[int, float]], part: _PartOf | None
+    ) -> None:
+        """Adds what a counter counted, by step; ``part``: of the board, if of an instance."""
+        steps = self.book.steps
         if name == _UNOBSERVED and part is not None:
-            self._instances[step] += value * part.part
-        elif name in _DEVICE:
-            _count_device(self.book.steps[step], name, value)
-        elif name in _NAMESPACE or name in _KIND:
-            _count(self._totals[step], payer, name, value)
+            for step, value in counts:
+                self._instances[step] += value * part.part
+        elif what := _OF_DEVICE.get(name):
+            for step, value in counts:
+                known = steps[step]
+                setattr(known, what, getattr(known, what) + value)
         else:
-            _count(self.book.steps[step].had, payer, name, value)
+            what = _WHAT[name]
+            is_total = name in _NAMESPACE or name in _KIND
+            for step, value in counts:
+                had = self._totals[step] if is_total else steps[step].had
+                mine = had.get(payer)
+                if mine is None:
+                    mine = had[payer] = Had(allocatable=bool(payer.namespace))
+                setattr(mine, what, (getattr(mine, what) or 0.0) + value)
 
     def finished(self) -> CardBook:
         """The book, with what namespaces and instances counted beside."""
@@ -230,8 +239,9 @@ class _Sorter:
             if one.owner is None and payer.pod and payer.namespace:
                 for at in {at for at, _ in one.counts}:
                     drafts[at].book.unidentified.add(payer)
-            for (at, step), value in one.counts.items():
-                drafts[at].count(one.labels["__name__"], payer, step, value, part)
+            for at in {at for at, _ in one.counts}:
+                counts = ((step, value) for (of, step), value in one.counts.items() if of == at)
+                drafts[at].count(one.labels["__name__"], payer, counts, part)
         if drafts:
             drafts[0].book.late = card.late
             drafts[0].book.began_s = card.parts[0].began_s
@@ -253,27 +263,6 @@ class _Sorter:
         return Payer(namespace, kind, owner, pod, uid=uid, labels=shown)
 
 
-def _count_device(step: CardStep, name: str, value: float) -> None:
-    if name == _UNALLOCATED:
-        step.unallocated += value
-    elif name == _OVERCOMMITTED:
-        step.overcommitted += value
-    elif name == _UNATTRIBUTED:
-        step.unattributed += value
-    else:
-        step.unobserved += value
-
-
-def _count(had: dict[Payer, Had], payer: Payer, name: str, value: float) -> None:
-    mine = had.setdefault(payer, Had(allocatable=bool(payer.namespace)))
-    if name.endswith(_ALLOCATED):
-        mine.allocated += value
-    elif name.endswith(_BORROWED):
-        mine.borrowed += value
-    else:
-        mine.used = (mine.used or 0.0) + value
-
-
 def _add_rest(
     had: dict[Payer, Had], totals: Mapping[Payer, Had], owed: dict[Payer, dict[str, float]]
 ) -> None:
@@ -286,7 +275,7 @@ def _add_rest(
     # the namespace itself pays for that.
     parts: dict[Payer, list[Had]] = defaultdict(list)
     for payer, mine in had.items():
-        parts[payer.of("namespace")].append(mine)
+        parts[_total_of(payer)].append(mine)
     for payer, total in totals.items():
         known = parts[payer.of("namespace")]
         ahead = owed.setdefault(payer, {})
@@ -294,11 +283,17 @@ def _add_rest(
         used = None
         if total.used is not None:
             used = _beyond(ahead, "used", total.used, [one.used or 0.0 for one in known])
-        if allocated or used or not known:
+        if allocated or used:
             lent = [one.borrowed for one in known]
             borrowed = _beyond(ahead, "borrowed", total.borrowed, lent)
             rest = had.setdefault(payer, Had(allocatable=total.allocatable))
             rest.add(allocated, used, borrowed)
+
+
+@lru_cache(maxsize=10_000)
+def _total_of(payer: Payer) -> Payer:
+    """The namespace or kind that counts a payer, too."""
+    return payer.of("namespace")
 
 
 def _beyond(ahead: dict[str, float], what: str, total: float, known: Sequence[float]) -> float:

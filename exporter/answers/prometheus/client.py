@@ -1,11 +1,13 @@
 """The query API of a Prometheus, or of what speaks it: Thanos, Mimir, VictoriaMetrics."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from itertools import pairwise, product
-from math import inf
+from itertools import product
+from math import inf, isfinite
+from operator import lt
 from typing import Any, NamedTuple, TypeGuard
 
 from exporter.answers.httpclient import HttpClient
@@ -31,6 +33,12 @@ _STALE_S = 300  # the last sample of an instant may be so old
 _NEVER_S = 1e11  # beyond all times of a clock
 _ROUNDED_S = 1  # a question says its time in milliseconds
 _NO_PAGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
+TOO_MUCH = {
+    *(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY),
+    *(HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT),
+}
+"""How a store refuses what takes it too much memory or time."""
+
 _RANGE = re.compile(r"\[(\d+)s\]$")  # at the end of an expression that selects samples
 _NAMED = re.compile(r'(?:last_over_time\()?\{__name__=~"([^"\\]*)"')  # whose series keep names
 _NO_PATTERNS = "matchtype for the __name__ label"  # Google's Managed Prometheus
@@ -52,10 +60,16 @@ NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
 
 
 class Series(NamedTuple):
-    """A series with its samples: Unix seconds and values, oldest first."""
+    """A series with its samples, oldest first: their times in Unix seconds, and their values."""
 
     labels: Labels
-    samples: tuple[tuple[float, float], ...]
+    times: Sequence[float]
+    values: Sequence[float]
+
+    @property
+    def samples(self) -> tuple[tuple[float, float], ...]:
+        """Each time with its value."""
+        return tuple(zip(self.times, self.values, strict=True))
 
 
 class Grid(NamedTuple):
@@ -72,7 +86,7 @@ class Grid(NamedTuple):
 
 
 class Prometheus:
-    """Asks one address. ``asked`` receives how many times or looks are answered, of how many.
+    """Asks one address. ``less`` is what a command can be asked for where an answer is too long.
 
     ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter. With
     ``all_stores``, a server of several stores answers only if all of them do. ``targets``: which
@@ -83,7 +97,6 @@ class Prometheus:
     def __init__(
         self,
         http: HttpClient,
-        asked: Callable[[int, int, str], None] = lambda *_: None,
         namespace: str = "",
         *,
         all_stores: bool = False,
@@ -92,7 +105,6 @@ class Prometheus:
     ) -> None:
         self._http = http
         self._less = f"ask of less, such as {less}" if less else "ask of less"
-        self.asked = asked
         self._places = [(name, f"{name}=~{quoted(text)}") for name, text in (targets or {}).items()]
         self.targets = [matcher for _, matcher in self._places]
         self._always = _RAW | ({"namespace": namespace} if namespace else {})
@@ -109,6 +121,10 @@ class Prometheus:
     def trouble(self) -> str:
         """What the server said of stores that did not answer; "" if all did."""
         return f"not all stores of {self.address} answer: {self._missing}" if self._missing else ""
+
+    def interrupt(self) -> None:
+        """End the questions that other threads ask, and refuse all later ones."""
+        self._http.interrupt()
 
     def now(self) -> float | None:
         """The time by the server's clock, which may be another than this machine's."""
@@ -150,15 +166,18 @@ class Prometheus:
         older = self.at(f"{chosen}[{length_s - half_s}s]", unix_s - half_s)
         return self._joined([older, self.at(f"{chosen}[{half_s}s]", unix_s)])
 
-    def over(self, expression: str, grid: Grid) -> list[Series]:
+    def over(self, expression: str, grid: Grid, points: int = 16) -> list[Series]:
         """The series of a range query. It is asked in pieces if the answer would be large."""
-        return self._joined(self.pieces(expression, grid))
+        return self._joined(self.pieces(expression, grid, points))
 
-    def pieces(self, expression: str, grid: Grid) -> Iterator[list[Series]]:
-        """The same answer in pieces: some times of the grid after the others."""
-        # How many series there are is not known beforehand: a short first piece shows it.
+    def pieces(self, expression: str, grid: Grid, points: int = 16) -> Iterator[list[Series]]:
+        """The same answer in pieces: some times of the grid after the others.
+
+        ``points``: how many times the first piece has. How many series there are is mostly not
+        known beforehand, and a short piece shows it.
+        """
         # The others have as many times as one answer has room for.
-        times, begin, points = grid.times, 0, 16
+        times, begin = grid.times, 0
         while begin < len(times):
             part = times[begin : begin + points]
             query = {
@@ -172,30 +191,33 @@ class Prometheus:
             bounds = part[0] - moved_s, part[-1] + moved_s
             try:
                 answer = self._series(RANGE, query, *bounds)
-            except TooLongError:
-                if len(part) == 1:
+            except NoAnswerError as error:
+                if len(part) == 1 or not is_refused_as_too_much(error):
                     raise
                 points = len(part) // 2
                 continue
             yield answer
             begin += len(part)
-            self.asked(begin, len(times), "")
             points = MAX_SAMPLES // max(1, len(answer)) - _LABELS
             points = max(1, min(MAX_POINTS, points))
 
     def _joined(self, pieces: Iterable[list[Series]]) -> list[Series]:
         """The series of several answers, each of later times than the one before."""
-        found: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
+        found: dict[tuple[tuple[str, str], ...], tuple[list[float], list[float]]] = {}
         read = 0
         for one in (one for piece in pieces for one in piece):
-            samples = found.setdefault(tuple(sorted(one.labels.items())), [])
-            last_s = samples[-1][0] if samples else -inf
-            samples += (sample for sample in one.samples if sample[0] > last_s)
-            read += len(one.samples) + _LABELS
+            times, values = found.setdefault(tuple(sorted(one.labels.items())), ([], []))
+            new = bisect_right(one.times, times[-1]) if times else 0
+            times += one.times[new:]
+            values += one.values[new:]
+            read += len(one.times) + _LABELS
             if read > MAX_JOINED:
                 said = f"{self.address} answers with more than {MAX_JOINED:,} samples"
                 raise TooLongError(f"{said}: {self._less}")
-        return [Series(dict(labels), tuple(samples)) for labels, samples in found.items()]
+        return [
+            Series(dict(labels), tuple(times), tuple(values))
+            for labels, (times, values) in found.items()
+        ]
 
     def _series(
         self, path: str, query: Mapping[str, str], first_s: float, last_s: float
@@ -261,6 +283,11 @@ class Prometheus:
         return Whole(series) if series else Absent()
 
 
+def is_refused_as_too_much(error: NoAnswerError) -> bool:
+    """Whether a question of less may be answered."""
+    return isinstance(error, TooLongError) or error.status in TOO_MUCH
+
+
 def _missing(answer: Mapping[str, Any]) -> str:
     """What an answer says of stores that it is without: of Thanos, or of VictoriaMetrics."""
     warnings = answer.get("warnings")
@@ -294,15 +321,46 @@ def _parsed(
         if not _are_labels(labels) or (names and labels.get("__name__") not in names):
             continue
         pairs = one["values"] if "values" in one else [one.get("value")]
-        samples = [
-            (float(at), value)
-            for at, value in map(_sample, pairs if isinstance(pairs, list) else ())
-            if first_s <= at <= last_s
-        ]
-        if any(later[0] <= before[0] for before, later in pairwise(samples)):
-            samples = sorted(dict(samples).items())
-        if samples:
-            yield Series(labels, tuple(samples))
+        if not isinstance(pairs, list):
+            continue
+        if columns := _columns(pairs, first_s, last_s) or _sifted(pairs, first_s, last_s):
+            yield Series(labels, *columns)
+
+
+_Columns = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+def _columns(pairs: Sequence[Any], first_s: float, last_s: float) -> _Columns | None:
+    """The times and values of samples that are all right; None if one is not.
+
+    Nearly all answers are so, and are looked at without a step of Python for each sample.
+    """
+    if {*map(type, pairs)} != {list} or {*map(len, pairs)} != {2}:
+        return None
+    times, texts = zip(*pairs, strict=True)
+    if not {*map(type, times)} <= {int, float} or {*map(type, texts)} != {str}:
+        return None
+    if max(map(len, texts)) > _LONGEST_VALUE:
+        return None
+    try:
+        values = tuple(map(float, texts))
+    except ValueError:
+        return None
+    # With infinity or NaN among them the sum is one of these, too.
+    is_right = isfinite(sum(values)) and max(map(abs, values)) <= MAX_NUMBER
+    is_of_range = first_s <= times[0] and times[-1] <= last_s
+    if is_right and is_of_range and all(map(lt, times, times[1:])):
+        return tuple(map(float, times)), values
+    return None
+
+
+def _sifted(pairs: Sequence[Any], first_s: float, last_s: float) -> _Columns | None:
+    """Those that are right, in the order of their time; None if none is."""
+    samples = {float(at): value for at, value in map(_sample, pairs) if first_s <= at <= last_s}
+    if not samples:
+        return None
+    times = sorted(samples)
+    return tuple(times), tuple(samples[at] for at in times)
 
 
 def _are_labels(metric: object) -> TypeGuard[Labels]:

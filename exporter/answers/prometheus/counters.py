@@ -7,16 +7,16 @@ What they counted is for ``growth`` to say.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from math import ceil
-from re import compile as pattern
+from operator import lt
 from re import escape
 from typing import NamedTuple
 
+from exporter.answers.prometheus.agreement import Samples
 from exporter.answers.prometheus.client import (
-    MAX_SAMPLES,
+    MAX_POINTS,
     Grid,
     Labels,
     Prometheus,
@@ -25,6 +25,7 @@ from exporter.answers.prometheus.client import (
     node_of,
     quoted,
 )
+from exporter.answers.prometheus.fleet import PLACE, STALE_S, UP_OF_TARGET, Fleet, last
 from exporter.answers.prometheus.lives import (
     CYCLES,
     START,
@@ -41,33 +42,60 @@ from exporter.answers.prometheus.ranges import Span
 from exporter.httpclient import TooLongError
 from exporter.metrics.families import PREFIX
 
-PLACE = pattern(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-"""In a UUID of its PCI address, which a card of another node has, too."""
-
-STALE_S = 300  # before a time, where Prometheus finds the last scrape
 _SCRAPE_S = 15  # the usual time between two scrapes
-_SELDOM_S = 120  # the longest usual time between two scrapes
 _TARGETS = 50  # in one question
+_LOOKED_AT = 100_000  # samples of one look, about 20 MB
 _LOOK_BACK_S = 31 * 86_400  # for the last scrape before a gap; services answer for 32 days
 _LOOK_BACKS = 24  # questions about such scrapes
 _AWAY_S = (900, 3600, 86_400)  # how far back a device's last sample is looked for, in turn
 _DEVICE = f"{PREFIX}_device_"
-_UP = "up"  # of a target, by Prometheus itself
 INFO, UP = f"{PREFIX}_device_info", f"{PREFIX}_device_up"
 POD_INFO, GROUP_INFO = f"{PREFIX}_pod_info", f"{PREFIX}_group_info"
 
 
-@dataclass(slots=True)
 class StoredCounter:
-    """The samples of one stored series, by time in Unix seconds.
+    """The samples of one stored series.
 
     ``targets``: those that it may be of. They are several where their labels differ only in those
     that the exporter gave the series itself.
     """
 
-    labels: Labels
-    targets: Sequence[Target] = ()
-    samples: dict[float, float] = field(default_factory=dict)
+    __slots__ = ("_parts", "labels", "targets")
+
+    def __init__(
+        self,
+        labels: Labels,
+        targets: Sequence[Target] = (),
+        times: Sequence[float] = (),
+        values: Sequence[float] = (),
+    ) -> None:
+        self.labels, self.targets = labels, targets
+        self._parts = [(times, values)] if times else []  # as they were taken
+
+    def take(self, times: Sequence[float], values: Sequence[float]) -> None:
+        """Takes more samples. Of two of one time the later taken stands."""
+        self._parts.append((times, values))
+
+    def let_go(self, ends: Container[float]) -> None:
+        """Lets go of the samples of some times."""
+        self._parts = [
+            (tuple(times), tuple(values))
+            for part in self._parts
+            if (kept := [pair for pair in zip(*part, strict=True) if pair[0] not in ends])
+            for times, values in [zip(*kept, strict=True)]
+        ]
+
+    @property
+    def columns(self) -> Samples:
+        """When it was read, in Unix seconds and oldest first, and its values."""
+        if len(self._parts) > 1:
+            self._parts = [_merged(self._parts)]
+        return self._parts[0] if self._parts else ((), ())
+
+    @property
+    def times(self) -> Sequence[float]:
+        """When it was read, in Unix seconds, oldest first."""
+        return self.columns[0]
 
     @property
     def is_of_device(self) -> bool:
@@ -75,73 +103,94 @@ class StoredCounter:
         return self.labels["__name__"].startswith(_DEVICE)
 
 
+def _merged(parts: Sequence[Samples]) -> Samples:
+    """The samples of several parts by time; mostly each part is of later times than another."""
+    order = sorted(parts, key=lambda part: part[0][0])
+    if all(before[0][-1] < after[0][0] for before, after in pairwise(order)):
+        times, values = zip(*order, strict=True)
+        return tuple(chain.from_iterable(times)), tuple(chain.from_iterable(values))
+    found: dict[float, float] = {}
+    for part in parts:
+        found.update(zip(*part, strict=True))
+    in_order = sorted(found)
+    return tuple(in_order), tuple(found[at] for at in in_order)
+
+
 class Stored(NamedTuple):
     """What a Prometheus stored of a span.
 
-    ``known``: when it knew of each target.
+    ``known``: when it knew of each target. ``others``: of all targets, as far as one look a step
+    shows it.
     """
 
     series: Sequence[StoredCounter]
     scrapes: Scrapes
     known: Mapping[Target, Known]
-
-    @property
-    def names(self) -> set[str]:
-        """The families that were found."""
-        return {one.labels["__name__"] for one in self.series}
+    others: Mapping[Target, Sequence[float]]
 
 
-def read_counters(
-    prometheus: Prometheus,
-    names: Sequence[str],
-    span: Span,
-    changed: Mapping[str, Collection[int]] | None = None,
-) -> Stored:
-    """What is stored of some families over a span.
+class Asked(NamedTuple):
+    """What is asked of some exporters of a fleet over a span.
 
-    ``changed``: the steps in which something of a node changed, by its name: these are read closely
-    too.
+    ``names``: the families. ``instances``: the exporters' addresses. ``changed``: the steps in
+    which something of a node changed, by its name: these are read closely too.
+    """
+
+    names: Sequence[str]
+    span: Span
+    fleet: Fleet
+    instances: Collection[str]
+    changed: Mapping[str, Collection[int]]
+
+
+def read_counters(prometheus: Prometheus, asked: Asked) -> Stored:
+    """What is stored of them.
 
     Raises:
         ClaimedError: two exporters have one set of labels, or the store's answers are averages.
 
     """
-    return _Reader(prometheus, names, span, changed or {}).read()
+    return _Reader(prometheus, asked).read()
+
+
+class _Look(NamedTuple):
+    """A question about every scrape of some targets in some steps, in Unix seconds."""
+
+    targets: Sequence[Target]
+    since_s: int
+    until_s: int
 
 
 class _Reader:
     """Asks for the counters of some families over a span."""
 
-    def __init__(
-        self,
-        prometheus: Prometheus,
-        names: Sequence[str],
-        span: Span,
-        changed: Mapping[str, Collection[int]],
-    ) -> None:
+    def __init__(self, prometheus: Prometheus, asked: Asked) -> None:
         self._prometheus = prometheus
-        self._span = span
-        self._names = [*names, CYCLES]
-        self._changed = changed
-        self._cycles = prometheus.selector([CYCLES])
-        self._start = ""
+        self._span, self._fleet = asked.span, asked.fleet
+        self._names = [*asked.names, CYCLES]
+        self._changed = asked.changed
+        instances = "|".join(sorted(map(escape, asked.instances)))
+        self._of_these = f"instance=~{quoted(instances)}"
+        self._cycles = prometheus.selector([asked.fleet.cycles], self._of_these)
         self._series: dict[frozenset[tuple[str, str]], StoredCounter] = {}
         self._of_target: dict[Target, list[StoredCounter]] = defaultdict(list)
         self._scrapes = Scrapes()
         self._index = Index(())
-        self._is_without_cycles = False
+        self._is_without_cycles = asked.fleet.cycles != CYCLES
+        self._started: list[Series] | None = []  # until it is known which are exporters'
         self._up: dict[Target, set[float]] = defaultdict(set)
         self._close: dict[Target, set[int]] = defaultdict(set)  # steps that were read closely
+        self._steps: dict[Sequence[float], list[int]] = {}  # of the times of most series
 
     def read(self) -> Stored:
         """All of it."""
         self._read()
-        self._start = self._started(self._scrapes.targets)
-        self._read_lives()
+        self._take_starts()
         self._index = Index(self._scrapes.targets)
         for one in self._series.values():
             self._place(one)
-        self._read_up()
+        for target in self._fleet.up.keys() & self._scrapes.targets:
+            self._up[target] = set(self._fleet.up[target])
         self._read_unclear_steps()
         self._read_before_gaps()
         self._read_away()
@@ -151,16 +200,7 @@ class _Reader:
                 f"samples downsampled: {averaged}. Ask a store that has raw data of this range"
             )
         known = {target: self._known(target) for target in self._up}
-        return Stored(list(self._series.values()), self._scrapes, known)
-
-    def _read_up(self) -> None:
-        """When Prometheus knew of each target, whether or not it answered."""
-        up = self._prometheus.selector([_UP], _of_jobs(self._scrapes.targets))
-        until_s = float(self._span.until_s)
-        for one in self._prometheus.over(_last(up, self._span.step_s), self._span.grid):
-            self._up[target_of(one.labels)].update(min(at, until_s) for at, _ in one.samples)
-        for one in self._prometheus.at(up, until_s):
-            self._up[target_of(one.labels)].add(until_s)
+        return Stored(list(self._series.values()), self._scrapes, known, self._fleet.up)
 
     def _known(self, target: Target) -> Known:
         span, close = self._span, self._close[target]
@@ -175,7 +215,7 @@ class _Reader:
 
     def _read(self) -> None:
         """The last sample of each step, and the one before the range."""
-        span = self._span
+        span, names = self._span, [*self._names, START]
         whole = [
             end_s
             for step, end_s in enumerate(span.ends)
@@ -184,15 +224,12 @@ class _Reader:
         for step in {0, len(span.ends) - 1}:
             end_s = span.ends[step]
             if end_s not in whole[:1] + whole[-1:]:
-                self._take_last(self._names, end_s - span.begin(step), end_s)
+                self._take_last(names, end_s - span.begin(step), end_s)
         if whole:
-            self._take_last(self._names, span.step_s, Grid(whole[0], whole[-1], span.step_s))
-        self._take_last(self._names, 0, span.since_s)
-        if not self._scrapes.targets:  # somebody drops what exporters say of themselves
-            self._is_without_cycles = True
-            for one in self._series.values():
-                self._take_for_scrapes(one)
-            self._cycles = self._started(self._scrapes.targets)
+            self._take_last(names, span.step_s, Grid(whole[0], whole[-1], span.step_s))
+        self._take_last(names, 0, span.since_s)
+        for one in self._series.values() if self._is_without_cycles else ():
+            self._take_for_scrapes(one)
 
     def _take_for_scrapes(self, one: StoredCounter) -> None:
         """Takes each sample of a card for a scrape, where no scrape has its cycles.
@@ -201,18 +238,32 @@ class _Reader:
         """
         if one.is_of_device:
             target = dict(self._index.visible(one.labels)) | {"__name__": CYCLES}
-            self._scrapes.take(target, [(at_s, at_s) for at_s in one.samples])
+            self._scrapes.take(target, [(at_s, at_s) for at_s in one.times])
+
+    def _take_starts(self) -> None:
+        """Takes which life was there at the end of each step, and when the range began.
+
+        Other programs say when they started, too: what no scrape of an exporter has is not of one.
+        """
+        jobs, is_without = self._fleet.jobs, self._is_without_cycles
+        for one in self._started or ():
+            times = self._scrapes.when(target_of(one.labels))
+            if is_without and one.labels.get("job", "") in jobs:
+                self._scrapes.take(one.labels, one.samples)
+            elif times:
+                self._scrapes.take(one.labels, [each for each in one.samples if each[0] in times])
+        self._started = None
 
     def _take_last(self, names: Sequence[str], seconds: int, when: Grid | int) -> None:
         """Takes the last samples of some families within some seconds; 0: those of now.
 
-        A large fleet has more series of all families than one answer may have.
+        A large node has more series of all families than one answer may have.
         """
-        selector = self._prometheus.selector(names)
-        expression = _last(selector, seconds) if seconds else selector
+        selector = self._prometheus.selector(names, self._of_these)
+        expression = last(selector, seconds) if seconds else selector
         try:
             if isinstance(when, Grid):
-                for piece in self._prometheus.pieces(expression, when):
+                for piece in self._prometheus.pieces(expression, when, MAX_POINTS):
                     self._take(piece)
             else:
                 self._take(self._prometheus.at(expression, when), when)
@@ -227,37 +278,24 @@ class _Reader:
         self._take_last(names[:half], seconds, when)
         self._take_last(names[half:], seconds, when)
 
-    def _started(self, targets: Iterable[Target]) -> str:
-        """The selector of when programs of these targets' jobs started: not exporters alone."""
-        return self._prometheus.selector([START], _of_jobs(targets))
-
-    def _read_lives(self) -> None:
-        """Which life was there at the end of each step, and when the range began."""
-        span = self._span
-        last = f"{_last(self._start, span.step_s)} and {_last(self._cycles, span.step_s)}"
-        for one in self._prometheus.over(last, span.grid):
-            ends = [(span.ends[span.step_of(at)], value) for at, value in one.samples]
-            self._scrapes.take({**one.labels, "__name__": START}, ends)
-        for one in self._prometheus.at(f"{self._start} and {self._cycles}", span.since_s):
-            self._scrapes.take(one.labels, [(span.since_s, one.samples[-1][1])])
-
     def _take(self, found: Iterable[Series], at_s: float | None = None) -> None:
         for one in found:
-            samples = one.samples if at_s is None else [(at_s, one.samples[-1][1])]
-            self._take_samples(one.labels, samples)
+            self._take_samples(one if at_s is None else one._replace(times=(float(at_s),)))
 
-    def _take_samples(self, labels: Labels, samples: Iterable[tuple[float, float]]) -> None:
-        name = labels.get("__name__")
-        if name in {CYCLES, START}:
-            self._scrapes.take(labels, samples)
-        elif name == _UP:
-            self._up[target_of(labels)].update(at for at, _ in samples)
+    def _take_samples(self, found: Series) -> None:
+        labels, name = found.labels, found.labels.get("__name__")
+        if name == START and self._started is not None:
+            self._started.append(found)
+        elif name in {CYCLES, START}:
+            self._scrapes.take(labels, found.samples)
+        elif name == UP_OF_TARGET:
+            self._up[target_of(labels)].update(found.times)
         elif name in self._names:  # a server may answer with others, or with none
             key = frozenset(labels.items())
             if key not in self._series:
                 self._series[key] = StoredCounter(labels)
                 self._place(self._series[key])
-            self._series[key].samples.update(samples)
+            self._series[key].take(found.times, found.values)
             if self._is_without_cycles:
                 self._take_for_scrapes(self._series[key])
 
@@ -267,42 +305,57 @@ class _Reader:
             self._of_target[target].append(one)
 
     def _read_unclear_steps(self) -> None:
-        unclear: dict[int, set[Target]] = defaultdict(set)
-        for target, steps in self._unclear().items():
-            for step in steps:
-                unclear[step].add(target)
-        # Where pods or exporters come and go in each step there are as many looks as steps.
-        looks = [
-            (some, step)
-            for step in sorted(unclear)
-            for some in self._some_at_once(sorted(unclear[step], key=sorted), step)
-        ]
+        span = self._span
+        unclear = {target: steps for target, steps in self._unclear().items() if steps}
+        # Every scrape in these steps is read, in place of the last ones at their ends.
+        for target, steps in unclear.items():
+            ends = {self._bounds(step)[1] for step in steps}
+            self._scrapes.let_go(target, ends)
+            self._close[target] |= steps
+            self._up[target] -= ends - {span.until_s}
+            for series in self._of_target[target]:
+                series.let_go(ends)
+        looks = self._looks(unclear)
+        for look in looks:
+            self._take_closely(set(look.targets), look.until_s - look.since_s, look.until_s)
         what = f"{self._prometheus.address} has two exporters under one set of labels"
-        for count, (some, step) in enumerate(looks, 1):
-            # Every scrape in the step is read, in place of the last ones at its end.
-            begin, end = self._bounds(step)
-            for target in some:
-                self._scrapes.let_go(target, end)
-                self._close[target].add(step)
-                if end != self._span.until_s:
-                    self._up[target].discard(end)
-                for series in self._of_target[target]:
-                    series.samples.pop(end, None)
-            self._take_closely(set(some), end - begin, end)
-            for target in some:
-                check(what, self._scrapes.by_life([target]))
-            self._prometheus.asked(count, len(looks), "steps in which something began or ended")
+        for target in unclear:
+            check(what, self._scrapes.by_life([target]))
+
+    def _looks(self, unclear: Mapping[Target, Collection[int]]) -> list["_Look"]:
+        """The questions about all scrapes of some targets: as few as their answers have room for.
+
+        Where pods or exporters come and go in each step, some steps are one question.
+        """
+        of_step: dict[int, list[Target]] = defaultdict(list)
+        for target in sorted(unclear, key=sorted):
+            for step in unclear[target]:
+                of_step[step].append(target)
+        looks: list[_Look] = []
+        newest: dict[tuple[Target, ...], _Look] = {}  # by who is looked at
+        for step, targets in sorted(of_step.items()):
+            begin_s, end_s = self._bounds(step)
+            for some in map(tuple, self._some_at_once(targets, step)):
+                before = newest.get(some)
+                if before is not None:
+                    both = before._replace(until_s=end_s)
+                    if before.until_s == begin_s and self._samples(both) <= _LOOKED_AT:
+                        newest[some] = both
+                        continue
+                    looks.append(before)
+                newest[some] = _Look(some, begin_s, end_s)
+        return [*looks, *newest.values()]
+
+    def _samples(self, look: "_Look") -> float:
+        """About how many samples the answer has."""
+        series = sum(len(self._of_target[target]) for target in look.targets)
+        return series * (look.until_s - look.since_s) / _SCRAPE_S
 
     def _unclear(self) -> dict[Target, set[int]]:
         """The steps whose ends do not say all, by target."""
-        span = self._span
         found: dict[Target, set[int]] = defaultdict(set)
-        # Another life may have begun and ended within a step, and so may one whose start nobody
-        # stored. The one before it may have been scraped last before the step.
-        changed = f"changes({self._start}[{span.step_s}s]) and {_last(self._cycles, span.step_s)}"
-        fell = f"resets({self._cycles}[{span.step_s + STALE_S}s])"
-        for one in self._prometheus.over(f"({changed} or {fell}) > 0", span.grid):
-            found[target_of(one.labels)] |= {span.step_of(at) for at, _ in one.samples}
+        for target in self._scrapes.targets:
+            found[target] |= set(self._fleet.fell.get(target, ()))
         for target, steps_of in (*self._began(), *self._came_and_went(), *self._fell()):
             found[target] |= steps_of
         for target in self._scrapes.targets:
@@ -313,17 +366,8 @@ class _Reader:
             all_of = set().union(*(found[target] for target in targets))
             for target in targets:
                 found[target] = all_of
-        old = self._old()
+        old = self._fleet.old
         return {t: steps | {-1} if t in old else steps - {-1} for t, steps in found.items()}
-
-    def _old(self) -> set[Target]:
-        """The targets whose last scrape before the range was long before it: a gap began there.
-
-        What they counted from then on is not all of the range.
-        """
-        before_s = self._span.since_s - _SELDOM_S
-        old = self._prometheus.at(f"timestamp({self._cycles}) < {before_s}", self._span.since_s)
-        return {target_of(one.labels) for one in old} & self._scrapes.targets
 
     def _bounds(self, step: int) -> tuple[int, int]:
         """Where a step begins and ends; -1 is as long before the range as a sample is used."""
@@ -333,13 +377,12 @@ class _Reader:
 
     def _began(self) -> Iterator[tuple[Target, set[int]]]:
         """The steps in which a target or a life began or ended, and those that lack it."""
-        until_s = self._span.until_s
-        last = {target_of(one.labels) for one in self._prometheus.at(self._cycles, until_s)}
+        at_end = self._fleet.at_end
         for target in self._scrapes.targets:
             times, lives = self._scrapes.of(target)
             steps = self._steps_of(times)
             # A target came within its first step. If it is gone, it went within its last.
-            yield target, {steps[0]} if target in last else {steps[0], steps[-1]}
+            yield target, {steps[0]} if target in at_end else {steps[0], steps[-1]}
             for (before, life), (after, following) in pairwise(zip(steps, lives, strict=True)):
                 if after - before > 1:
                     yield target, {before, after}
@@ -371,24 +414,28 @@ class _Reader:
                 if name == POD_INFO:
                     pod = label(one.labels, "namespace"), label(one.labels, "pod")
                     pods[target, *pod].append(one)
-                elif name == INFO and one.samples:
+                elif name == INFO and one.times:
                     times, _ = self._scrapes.of(target)
-                    first, last = min(one.samples), max(one.samples)
+                    first, last = one.times[0], one.times[-1]
                     if times and first > times[0]:
                         yield target, set(self._steps_of([first]))
                     if times and last < times[-1]:
                         yield target, set(self._steps_of([last]))
         for (target, *_), many in pods.items():
             for one in many if len(many) > 1 else ():
-                yield target, set(self._steps_of([min(one.samples), max(one.samples)]))
+                yield target, set(self._steps_of([one.times[0], one.times[-1]]))
 
     def _unclear_of(self, one: StoredCounter) -> set[int]:
         """The steps in which a series fell, or came back: another pod may have its name."""
-        times = sorted(one.samples)
-        steps = self._steps_of(times)
+        times, values = one.columns
+        if times not in self._steps:
+            self._steps[times] = self._steps_of(times)
+        steps = self._steps[times]
         returned = {after for before, after in pairwise(steps) if after - before > 1}
-        falls = (one.samples[after] < one.samples[before] for before, after in pairwise(times))
-        return returned | {step for step, fell in zip(steps[1:], falls, strict=True) if fell}
+        if any(map(lt, values[1:], values)):
+            falls = map(lt, values[1:], values)
+            returned |= {step for step, fell in zip(steps[1:], falls, strict=True) if fell}
+        return returned
 
     def _steps_of(self, times: Iterable[float]) -> list[int]:
         """The steps of some times; -1 is before the range."""
@@ -403,7 +450,7 @@ class _Reader:
         series = 0
         for target in targets:
             series += len(self._of_target[target])
-            if some and (series * scrapes > MAX_SAMPLES or len(some) == _TARGETS):
+            if some and (series * scrapes > _LOOKED_AT or len(some) == _TARGETS):
                 yield some
                 some, series = [], len(self._of_target[target])
             some.append(target)
@@ -424,12 +471,12 @@ class _Reader:
             else:
                 for one in found:
                     if not wanted.isdisjoint(self._index.of(one.labels)):
-                        self._take_samples(one.labels, one.samples)
+                        self._take_samples(one)
                 return
             take(names[: len(names) // 2])  # not in the handler, as in ``_take_last``
             take(names[len(names) // 2 :])
 
-        take([*self._names, START, _UP])
+        take([*self._names, START, UP_OF_TARGET])
 
     def _read_before_gaps(self) -> None:
         """The last scrape of lives that began before the range, and were not read as it began."""
@@ -449,16 +496,17 @@ class _Reader:
             return
         reach = f"[{min(ceil(since_s - min(unread)), _LOOK_BACK_S)}s:{STALE_S}s]"
         scraped_s = {  # when each target was scraped last before the range
-            target_of(one.labels): one.samples[-1][1]
+            target_of(one.labels): one.values[-1]
             for one in self._prometheus.at(
                 f"max_over_time(timestamp({self._cycles}){reach})", since_s
             )
         }
-        started = f"last_over_time(({self._started(scraped_s)} and {self._cycles}){reach})"
+        start = self._prometheus.selector([START], self._fleet.matcher, self._of_these)
+        started = f"last_over_time(({start} and {self._cycles}){reach})"
         found: dict[int, set[Target]] = defaultdict(set)
         for one in self._prometheus.at(started, since_s) if scraped_s else ():
             target = target_of(one.labels)
-            if one.samples[-1][1] in unread and target in scraped_s:
+            if one.values[-1] in unread and target in scraped_s:
                 end_s = ceil(scraped_s[target] / STALE_S) * STALE_S
                 found[min(end_s, since_s)].add(target)
         # Before the gap they may have had other labels.
@@ -474,7 +522,7 @@ class _Reader:
         since_s = self._span.since_s
         away: dict[str, set[str]] = defaultdict(set)  # the instances of its targets, by UUID
         for one in self._series.values():
-            first_s = min(one.samples, default=since_s)
+            first_s = one.times[0] if one.times else since_s
             if one.is_of_device and first_s > since_s:
                 for target in one.targets:
                     if self._scrapes.same_life(target, since_s, first_s):
@@ -488,15 +536,5 @@ class _Reader:
                 self._names[:-1], f"uuid=~{quoted(uuids)}", f"instance=~{quoted(instances)}"
             )
             for found in self._prometheus.at(f"{chosen}[{seconds}s]", since_s):
-                self._take_samples(found.labels, found.samples)
+                self._take_samples(found)
                 away.pop(label(found.labels, "uuid"), None)
-
-
-def _last(selector: str, seconds: int) -> str:
-    return f"last_over_time({selector}[{seconds}s])"
-
-
-def _of_jobs(targets: Iterable[Target]) -> str:
-    """The matcher of these targets' jobs."""
-    jobs = "|".join(sorted({escape(dict(target).get("job", "")) for target in targets}))
-    return f"job=~{quoted(jobs)}"

@@ -10,21 +10,22 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
+from operator import sub
 from typing import NamedTuple
 
-from exporter.answers.prometheus.agreement import Key, Samples, disagreeing
+from exporter.answers.prometheus.agreement import Key, Samples, Times, disagreeing
 from exporter.answers.prometheus.bearers import Bearers
 from exporter.answers.prometheus.client import OWN, Labels, label, node_of
 from exporter.answers.prometheus.counters import (
     GROUP_INFO,
     INFO,
-    PLACE,
-    STALE_S,
     UP,
     Stored,
     StoredCounter,
 )
+from exporter.answers.prometheus.fleet import PLACE, STALE_S
 from exporter.answers.prometheus.lives import (
     ClaimedError,
     Life,
@@ -47,6 +48,8 @@ from exporter.answers.prometheus.who import CardPart, Owner, Who
 from exporter.metrics.families import PREFIX
 
 NOT_COUNTED = {INFO, UP, GROUP_INFO}
+# The own labels that a counter of a card is known by.
+_KEYS = {name: sorted(own - {"gpu"}) for name, own in OWN.items()}
 _NONE: Samples = ((), ())
 _CARDS = 10  # that a payer can have counted of one card: allocations may pass it
 _SLACK_S = 60
@@ -103,12 +106,12 @@ def cards_of(
             by_card[boards.get(uuid, uuid)].append(one)
             if one.is_of_device:
                 showing.update(one.targets)
-    scrapes = stored.scrapes
-    presences = Presences(scrapes, Places(showing), stored.known, span.since_s, span.until_s)
+    scrapes, plans = stored.scrapes, _Plans(span)
+    presences = Presences(scrapes, Places(showing), stored.known, stored.others, *span[:2])
     while by_card:
         uuid, many = by_card.popitem()
         for some in _apart(uuid, many, scrapes):
-            card = _Card(uuid, some, scrapes, span)
+            card = _Card(uuid, some, scrapes, plans)
             if card.is_shown:
                 check(f"two exporters have the card {uuid}", card.shown)
                 yield card.growth(presences, who)
@@ -144,46 +147,49 @@ class _Card:
     """The samples of one card, by life, counter and target."""
 
     def __init__(
-        self, uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes, span: Span
+        self, uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes, plans: "_Plans"
     ) -> None:
         self._uuid = uuid
         self._scrapes = scrapes
-        self._span = span
+        self._span, self._plans = plans.span, plans
         self._labels: dict[Key, Labels] = {}
         # Those whose series may be of several targets: a page's label hides the one they differ in.
         # All of them have all samples, which are one counter's.
         self._shared: dict[Key, set[Target]] = defaultdict(set)
-        found: dict[Life, dict[Key, dict[Target, list[tuple[float, float]]]]]
+        found: dict[Life, dict[Key, dict[Target, list[Samples]]]]
         found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-        shown: dict[Life, dict[Target, set[float]]] = defaultdict(lambda: defaultdict(set))
-        counted: dict[Life, set[float]] = defaultdict(set)
+        # Most series were read at the same times, which ``divided`` has once: by identity.
+        shown: dict[Life, dict[Target, dict[int, Times]]] = defaultdict(lambda: defaultdict(dict))
+        counted: dict[Life, dict[int, Times]] = defaultdict(dict)
         for one in many:
             name = one.labels["__name__"]
             # The driver may give a GPU another number; its UUID stays.
-            key = name, *(label(one.labels, own) for own in sorted(OWN[name] - {"gpu"}))
+            key = name, *(label(one.labels, own) for own in _KEYS[name])
             self._labels[key] = one.labels
             if len(one.targets) > 1:
                 self._shared[key].update(one.targets)
-            for life, target, samples in scrapes.divided(one.targets, sorted(one.samples.items())):
-                found[life][key][target] += samples
+            times, values = one.columns
+            for part in scrapes.divided(one.targets, times):
+                found[part.life][key][part.target].append((part.times, part.of(values)))
                 if one.is_of_device:
-                    shown[life][target].update(at for at, _ in samples)
-                    counted[life].update(at for at, _ in samples if name not in NOT_COUNTED)
+                    shown[part.life][part.target][id(part.times)] = part.times
+                    if name not in NOT_COUNTED:
+                        counted[part.life][id(part.times)] = part.times
         self._samples: dict[Life, dict[Key, dict[Target, Samples]]] = {
             life: {
-                key: {target: _columns(samples) for target, samples in by_target.items()}
+                key: {target: _columns(parts) for target, parts in by_target.items()}
                 for key, by_target in counters.items()
             }
             for life, counters in found.items()
         }
         # When each life showed counters of the card: of a card that is lost it shows none.
-        self._counted_at = {life: sorted(times) for life, times in counted.items()}
+        self._counted_at = {life: _all_of(times.values()) for life, times in counted.items()}
         for counters in self._samples.values():
             for key in counters.keys() & self._shared.keys():
                 counters[key] |= _together(counters[key], self._shared[key])
         # When each life showed the card: its exporter may live on without it.
         self.shown: Mapping[Life, Mapping[Target, Sequence[float]]] = {
-            life: {target: sorted(times) for target, times in targets.items()}
+            life: {target: _all_of(times.values()) for target, times in targets.items()}
             for life, targets in shown.items()
         }
 
@@ -267,9 +273,10 @@ class _Card:
     def _runs(self, read: "_Read") -> Iterator[Run]:
         """When the card was on the pages of a life."""
         by_target = self.shown[read.life]
-        shown = sorted({at for times in by_target.values() for at in times})
+        shown = _all_of(by_target.values())
         runs = runs_of(shown, read.pages)
-        clock = self._clock(read.life)
+        is_whole = len(runs) == 1 and not bisect_left(read.pages, shown[0] - 1)
+        clock = [] if is_whole else self._clock(read.life)
         joined = runs[:1]
         for run in runs[1:]:  # a card that could not be read for a while was counted on
             if self._is_lost(read.life, joined[-1][1]) or gap_is_counted(
@@ -353,16 +360,20 @@ class _Card:
         found: dict[Owner | None, dict[tuple[int, int], float]]
         found = defaultdict(lambda: defaultdict(float))
         last = _last_before(by_target, read.stretches, min(since_s, until_s))
+        is_one = len(begins) == 1 and (bearers is None or len(bearers.seen) == 1)
         # Two jobs may scrape one exporter. At each time the scrapes of one of them are counted.
         for number, stretch in enumerate(read.stretches):
             times, values = by_target.get(stretch.target, _NONE)
             following = read.stretches[number + 1 : number + 2]
             first = bisect_left(times, stretch.begin_s) if number else 0
             first = max(first, bisect_right(times, since_s))
-            end = bisect_left(times, following[0].begin_s) if following else len(times)
-            for at_s, value in zip(times[first:end], values[first:end], strict=True):
-                if at_s >= until_s:
-                    break
+            end = bisect_left(times, min([until_s, *(one.begin_s for one in following)]))
+            plan = self._plans.of(times) if is_one and end - first > 1 else None
+            # From the second sample on, most series only grew, each time within one or two steps.
+            grown = list(map(sub, values[first + 1 : end], values[first : end - 1])) if plan else []
+            is_plain = plan is not None and min(grown) >= 0
+            stop = first + 1 if is_plain else end
+            for at_s, value in zip(times[first:stop], values[first:stop], strict=True):
                 one = _Sample(at_s, value, stretch.target)
                 growth = _growth_to(last, one, read.dated, read.counted, since_s)
                 last = one
@@ -376,7 +387,29 @@ class _Card:
                     # In a gap of several steps nobody knows when it grew: each has its part.
                     for step, part in span.divided(max(growth[0], since_s), at_s):
                         counts[place, step] += counted * part
+            if is_plain and plan is not None:
+                counts = found[bearers.seen[0].bearer if bearers else None]
+                for key, counted in zip(plan[first + 1 : end], grown, strict=True):
+                    counts[key] += counted
+                last = _Sample(times[end - 1], values[end - 1], stretch.target)
         return found
+
+
+class _Plans:
+    """In which step each sample of some times grew, of a card that has one part. They recur."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self._plans: dict[Times, Sequence[tuple[int, int]] | None] = {}
+
+    def of(self, times: Times) -> Sequence[tuple[int, int]] | None:
+        """The part and the step of each but the first; None if one grew over several steps."""
+        known = self._plans.get(times, ())
+        if known == ():
+            steps = [self.span.step_of(at) for at in times]
+            is_short = all(after - before <= 1 for before, after in pairwise(steps))
+            known = self._plans[times] = [(0, step) for step in steps] if is_short else None
+        return known
 
 
 class _Read(NamedTuple):
@@ -401,13 +434,26 @@ def _together(
     """The samples of some targets, for each of them."""
     some = (by_target[target] for target in shared if target in by_target)
     merged = {at: value for each in some for at, value in zip(*each, strict=True)}
-    return dict.fromkeys(shared, _columns(sorted(merged.items()))) if merged else {}
+    return dict.fromkeys(shared, _by_time(merged.items())) if merged else {}
 
 
-def _columns(samples: Sequence[tuple[float, float]]) -> Samples:
+def _columns(parts: Sequence[Samples]) -> Samples:
     """The samples by time. Of two that are of one time, as of two series, the larger stands."""
-    times, values = zip(*sorted(dict(sorted(samples)).items()), strict=True)
+    if len(parts) == 1:
+        return parts[0]
+    return _by_time(
+        dict(sorted(pair for part in parts for pair in zip(*part, strict=True))).items()
+    )
+
+
+def _by_time(samples: Iterable[tuple[float, float]]) -> Samples:
+    times, values = zip(*sorted(samples), strict=True)
     return times, values
+
+
+def _all_of(many: Collection[Times]) -> Times:
+    """The times of all, each once, oldest first."""
+    return next(iter(many)) if len(many) == 1 else sorted(set().union(*many))
 
 
 def _last(times: Sequence[float], at_s: float) -> float:

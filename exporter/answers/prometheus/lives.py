@@ -52,6 +52,22 @@ class Life(NamedTuple):
         return self.run > 1 if self.start_s is None else self.start_s >= unix_s
 
 
+class OfLife(NamedTuple):
+    """Those samples of a series that are of a life, as a target of it has them.
+
+    ``times``: when they were read. ``numbers``: which of all they are; empty if all.
+    """
+
+    life: Life
+    target: Target
+    times: Sequence[float]
+    numbers: Sequence[int]
+
+    def of(self, values: Sequence[float]) -> Sequence[float]:
+        """Their values, of those of the series."""
+        return [values[number] for number in self.numbers] if self.numbers else values
+
+
 class Index:
     """Which targets the series of the exporters' families may be of.
 
@@ -115,11 +131,16 @@ class Scrapes:
         self._merged: dict[
             tuple[Target, ...], tuple[Sequence[float], Sequence[tuple[Life, Target]]]
         ] = {}
+        self._divided: dict[tuple[tuple[Target, ...], Sequence[float]], Sequence[OfLife]] = {}
 
     @property
     def targets(self) -> set[Target]:
         """All targets that are known."""
         return set(self._cycles)
+
+    def when(self, target: Target) -> Container[float]:
+        """The times at which it is known to have been scraped, without an order."""
+        return self._cycles.get(target, ())
 
     def take(self, labels: Labels, samples: Iterable[tuple[float, float]]) -> None:
         """Takes samples of one of the two families that distinguish lives."""
@@ -129,16 +150,18 @@ class Scrapes:
             known[target].update(samples)
             self._forget(target)
 
-    def let_go(self, target: Target, unix_s: float) -> None:
-        """Lets go of what stands for a scrape at this time."""
-        self._starts[target].pop(unix_s, None)
-        self._cycles[target].pop(unix_s, None)
+    def let_go(self, target: Target, ends: Iterable[float]) -> None:
+        """Lets go of what stands for scrapes at these times."""
+        for unix_s in ends:
+            self._starts[target].pop(unix_s, None)
+            self._cycles[target].pop(unix_s, None)
         self._forget(target)
 
     def _forget(self, target: Target) -> None:
         self._known.pop(target, None)
         self._lives.pop(target, None)
         self._merged.clear()
+        self._divided.clear()
 
     def of(self, target: Target) -> tuple[Sequence[float], Sequence[Life]]:
         """The times of its scrapes, oldest first, and which life answered each."""
@@ -226,33 +249,36 @@ class Scrapes:
             return answers[at - 1] if at else None
         return life, target
 
-    def divided(
-        self, targets: Sequence[Target], samples: Sequence[tuple[float, float]]
-    ) -> Iterator[tuple[Life, Target, Sequence[tuple[float, float]]]]:
-        """The samples of a series, oldest first, by the life that was scraped at their times.
+    def divided(self, targets: Sequence[Target], times: Sequence[float]) -> Sequence["OfLife"]:
+        """The samples of a series by the life that was scraped at their times, oldest first.
 
         Where its labels do not say which of several targets of that life it is of, each has them.
-        Most series are of targets that had one life: these need no look at each sample.
+        The series of a page have the same times, and are divided alike: that is found once.
         """
+        key = tuple(targets), times
+        found = self._divided.get(key)
+        if found is None:
+            found = self._divided[key] = list(self._divide(*key)) if times else []
+        return found
+
+    def _divide(self, targets: Sequence[Target], times: Sequence[float]) -> "Iterator[OfLife]":
         lives = [self._lives_of(target) for target in targets]
         every = frozenset[Life]().union(*lives)
-        by: dict[Life, list[tuple[float, float]]] = defaultdict(list)
-        if (
-            len(every) == 1
-            and samples
-            and samples[0][0]
-            >= min(self.of(target)[0][0] for target, of in zip(targets, lives, strict=True) if of)
-        ):
-            by[next(iter(every))] = list(samples)
+        by: dict[Life, list[int]] = defaultdict(list)
+        firsts = (self.of(one)[0][0] for one, of in zip(targets, lives, strict=True) if of)
+        if len(every) == 1 and times[0] >= min(firsts):
+            by[next(iter(every))] = list(range(len(times)))
         else:
-            for sample in samples:
-                found = self.which(targets, sample[0])
+            for number, at_s in enumerate(times):
+                found = self.which(targets, at_s)
                 if found is not None:
-                    by[found[0]].append(sample)
-        for life, some in by.items():
+                    by[found[0]].append(number)
+        for life, numbers in by.items():
+            is_whole = len(numbers) == len(times)
+            some = times if is_whole else tuple(times[number] for number in numbers)
             for target, of in zip(targets, lives, strict=True):
                 if life in of:
-                    yield life, target, some
+                    yield OfLife(life, target, some, () if is_whole else numbers)
 
     def _lives_of(self, target: Target) -> frozenset[Life]:
         if target not in self._lives:

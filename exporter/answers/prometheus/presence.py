@@ -108,7 +108,8 @@ class Places:
 class Presences:
     """When cards were there in a range.
 
-    ``places``: of the targets that show cards. ``known``: when Prometheus knew of each target.
+    ``places``: of the targets that show cards. ``known``: when Prometheus knew of these.
+    ``others``: when it knew of any, once a step at most.
     """
 
     def __init__(
@@ -116,10 +117,12 @@ class Presences:
         scrapes: Scrapes,
         places: Places,
         known: Mapping[Target, Known],
+        others: Mapping[Target, Sequence[float]],
         since_s: float,
         until_s: float,
     ) -> None:
         self._scrapes, self._places, self._known = scrapes, places, known
+        self._others = others
         self._since_s, self._until_s = since_s, until_s
 
     def of(self, runs: Sequence[Run]) -> list[Presence]:
@@ -178,7 +181,7 @@ class Presences:
         """Whether its node was gone before a run, and not the Prometheus that had its targets."""
         if known_s >= following.begin_s - _AWAY_S:
             return False
-        others = [one.times for target, one in self._known.items() if target not in places]
+        others = [times for target, times in self._others.items() if target not in places]
         middle_s = (known_s + following.begin_s) / 2
         return not others or any(
             times and abs(nearest(times, middle_s) - middle_s) < middle_s - known_s

@@ -1,6 +1,7 @@
 """A pod's case by the series of a Prometheus."""
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -306,7 +307,7 @@ class SeriesCase:
         infos = f"{self._select([_POD_INFO], **self._pod)}[{long}s]"
         seen: dict[str, list[float]] = defaultdict(list)
         for one in self._mine(infos, _POD_INFO, self._unix_s):
-            times = [at_s for at_s, _ in one.samples if at_s <= self._until_s]
+            times = one.times[: bisect_right(one.times, self._until_s)]
             seen[label(one.labels, "uid")] += times
         seen = {uid: times for uid, times in seen.items() if times}
         if len(seen) < 2:  # noqa: PLR2004 - one bearer, or none that is known
@@ -330,10 +331,9 @@ class SeriesCase:
         found = self._mine(f"{self._select([name], **self._pod)}[{long}s]", name, self._unix_s)
         known: dict[_Key, _Growth] = {}
         for several in found:  # an exporter's restart may give it another instance label
-            one = several._replace(
-                samples=tuple(s for s in several.samples if s[0] <= self._until_s)
-            )
-            if one.samples and one.samples[-1][0] > self._since_s:
+            end = bisect_right(several.times, self._until_s)
+            one = several._replace(times=several.times[:end], values=several.values[:end])
+            if one.times and one.times[-1] > self._since_s:
                 now, before = _growth(one, self._since_s), known.get(_key(one.labels))
                 known[_key(one.labels)] = before.and_(now) if before else now
         return known

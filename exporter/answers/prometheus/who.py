@@ -84,23 +84,31 @@ class Who:
         """The descriptions of cards and instances, by UUID."""
         return self._infos
 
+    @property
+    def has_pods(self) -> bool:
+        """Whether any pod is described."""
+        return bool(self._pods)
+
     def has_label(self, name: str) -> bool:
-        """Whether any pod has the label, or none is known."""
-        return not self._pods or any(
-            f"{_LABEL}{name}" in one.labels for many in self._pods.values() for one in many
-        )
+        """Whether any pod has the label."""
+        return any(f"{_LABEL}{name}" in one.labels for many in self._pods.values() for one in many)
 
     def bearers_of(self, labels: Labels, targets: Collection[Target]) -> Bearers[Owner] | None:
         """The owners of a counter's pod, as these targets know them; None if none does."""
         pod = label(labels, "namespace"), label(labels, "pod")
         key = *pod, frozenset(targets)
         if key not in self._known:
+            of = [
+                (_owner(one.labels), one.times)
+                for one in self._pods.get(pod, ())
+                if one.times and not key[2].isdisjoint(one.targets)
+            ]
+            # Nearly all have one bearer: of that the first and the last look say all.
+            is_one = len({owner for owner, _ in of}) == 1
             samples = [
                 (at, owner)
-                for one in self._pods.get(pod, ())
-                if not key[2].isdisjoint(one.targets)
-                for owner in [_owner(one.labels)]
-                for at in one.samples
+                for owner, times in of
+                for at in ((times[0], times[-1]) if is_one else times)
             ]
             self._known[key] = Bearers(samples) if samples else None
         return self._known[key]
@@ -111,9 +119,9 @@ class Who:
         of = [
             one
             for one in self._groups.get((kind, group), ())
-            if one.samples and not set(targets).isdisjoint(one.targets)
+            if one.times and not set(targets).isdisjoint(one.targets)
         ]
-        for one in sorted(of, key=lambda one: max(one.samples)):
+        for one in sorted(of, key=lambda one: one.times[-1]):
             said = {name: label(one.labels, name) for name in GroupNames._fields}
             found = found._replace(**{name: value for name, value in said.items() if value})
         return found
@@ -142,7 +150,7 @@ class Who:
         many = self._infos.get(uuid, [])
         shown = set(presence.targets)
         mine = [one for one in many if not shown.isdisjoint(one.targets)] or many
-        return [(at, label(one.labels, "model")) for one in mine for at in one.samples]
+        return [(at, label(one.labels, "model")) for one in mine for at in one.times]
 
 
 def _owner(labels: Labels) -> Owner:

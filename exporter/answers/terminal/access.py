@@ -6,7 +6,7 @@ Secrets come from files or variables, because every user of the machine can read
 import os
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from exporter.answers.httpclient import Credentials, HttpClient
 from exporter.answers.prometheus.client import Prometheus
@@ -117,7 +117,6 @@ def far_prometheus(
     arguments: Namespace,
     environ: Mapping[str, str] = os.environ,
     *,
-    asked: Callable[[int, int, str], None] = lambda *_: None,
     namespace: str = "",
     all_stores: bool = False,
     timeout_s: float = TIMEOUT_S,
@@ -150,7 +149,7 @@ def far_prometheus(
         if not equals or not _LABEL.fullmatch(label):
             raise NoAnswerError(f"--target: {clean(each)}: give LABEL=PATTERN, as cluster=west")
         targets[label] = pattern
-    return Prometheus(http, asked, namespace, all_stores=all_stores, targets=targets, less=less)
+    return Prometheus(http, namespace, all_stores=all_stores, targets=targets, less=less)
 
 
 def far_namespace(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:

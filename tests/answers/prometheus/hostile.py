@@ -74,7 +74,7 @@ def honest(question: Question) -> Json:
     """A plausible answer: counters grow, and a figure of a workload is of its list."""
     names = list(dict.fromkeys(_NAME.findall(question.expression)))
     is_figure = "namespace_workload_container:" in question.expression
-    names = names[:1] if is_figure or question.expression.startswith("count") else names
+    names = names[:1] if is_figure or question.expression.startswith("count(") else names
     times = sorted(question.times)
     result = []
     for name in names:

@@ -245,8 +245,9 @@ def bill(store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ru
     prices.write_text(json.dumps({"default": PRICE, "models": PRICES}))
     since, until = (datetime.fromtimestamp(at, UTC).isoformat() for at in (SINCE, UNTIL))
 
-    def run(method: str, form: str = "json") -> str:
+    def run(method: str, form: str = "json", *more: str) -> str:
         flags = [f"--since={since}", f"--until={until}", f"--method={method}", f"--format={form}"]
+        flags += more
         where = f"--prometheus=http://{store.address}"
         assert main(["bill", where, f"--prices={prices}", *flags]) == 0
         return capsys.readouterr().out
@@ -298,6 +299,25 @@ def test_every_format_adds_up_to_the_price_to_the_last_unit(bill: Run, method: s
     assert sum(Decimal(row["cost"]) for row in of_csv) == price
     assert sum(Decimal(row["BilledCost"]) for row in of_focus) == price
     assert last.split()[-2:] == [f"{hours * len(of_models) * 2:.2f}", f"{price:.2f}"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_estimate_is_the_bill_within_a_per_cent(bill: Run, method: str) -> None:
+    exact, found = (
+        defaultdict[tuple[str, ...], float](float),
+        defaultdict[tuple[str, ...], float](float),
+    )
+    for sums, flags in ((exact, ()), (found, ("--estimate",))):
+        for row in json.loads(bill(method, "json", *flags))["rows"]:
+            key = tuple(row[name] for name in ("namespace", "owner", "model", "part"))
+            sums[key] += row["gpu_seconds"]
+
+    # The rules look each two minutes: they see an exporter that goes or comes so much later.
+    late_s = sum(len(CARDS[node]) for node in AWAY) * EVALUATED_S * len(INTERVALS)
+    assert sum(found.values()) == pytest.approx(sum(exact.values()), rel=1e-3)
+    for key in found.keys() | exact.keys():
+        close = pytest.approx(exact.get(key, 0.0), rel=0.01, abs=late_s)
+        assert found.get(key, 0.0) == close, key
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -357,9 +357,9 @@ def test_two_servers_of_an_overcommitted_card_may_be_a_step_apart() -> None:
                 for at in ends
             }
             labels = {**own, "uuid": "GPU-a", **dict(target), "__name__": name}
-            series.append(StoredCounter(labels, [target], counted))
+            series.append(StoredCounter(labels, [target], (*counted,), (*counted.values(),)))
 
-    stored = Stored(series, scrapes, {})
+    stored = Stored(series, scrapes, {}, {})
     [card] = cards_of(stored, span, {}, Who(series, NodeLabels()))
 
     assert {sum(one.counts.values()) for one in card.grown if "pod" in one.labels} == {6 * HOUR}
