@@ -62,9 +62,9 @@ def of_cards(world: World, node: int) -> Iterator[Counter]:
         for name in ("overcommitted_gpu", "unobserved"):
             yield f"mgpu_device_{name}_seconds_total", uuid, 0.0, 0
         for reason in REASONS:
-            rate = 0.01 if reason == "no_pid" else 0.0
+            rate, begun_s = (0.01, since_s) if reason == "no_pid" else (0.0, 0)
             labels = {**uuid, "reason": reason}
-            yield "mgpu_device_unattributed_core_seconds_total", labels, rate, rate and since_s
+            yield "mgpu_device_unattributed_core_seconds_total", labels, rate, begun_s
         for kind in KINDS:
             labels = {"kind": kind, "uuid": uuid["uuid"]}
             yield "mgpu_group_kind_core_seconds_total", labels, 0.0, 0

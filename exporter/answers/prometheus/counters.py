@@ -45,6 +45,7 @@ from exporter.metrics.families import PREFIX
 _SCRAPE_S = 15  # the usual time between two scrapes
 _TARGETS = 50  # in one question
 _LOOKED_AT = 100_000  # samples of one look, about 20 MB
+_WORTH = 5_000  # samples that are read to save a question
 _LOOK_BACK_S = 31 * 86_400  # for the last scrape before a gap; services answer for 32 days
 _LOOK_BACKS = 24  # questions about such scrapes
 _AWAY_S = (900, 3600, 86_400)  # how far back a device's last sample is looked for, in turn
@@ -360,6 +361,8 @@ class _Reader:
             found[target] |= steps_of
         for target in self._scrapes.targets:
             found[target].update(self._changed.get(node_of(dict(target)), ()))
+        for target in self._scrapes.targets:
+            found[target] |= set(self._between(target, found[target]))
         # What is read of one target closely is read so of the others that show the same card: they
         # are compared.
         for targets in self._of_cards():
@@ -368,6 +371,16 @@ class _Reader:
                 found[target] = all_of
         old = self._fleet.old
         return {t: steps | {-1} if t in old else steps - {-1} for t, steps in found.items()}
+
+    def _between(self, target: Target, steps: Collection[int]) -> Iterator[int]:
+        """The steps that lie shortly between some: they are read with these, in one question.
+
+        Where scrapes are rarer than steps, each second or third step has none.
+        """
+        of_step = len(self._of_target[target]) * self._span.step_s / _SCRAPE_S  # samples
+        for before, after in pairwise(sorted(steps)):
+            if (after - before - 1) * of_step <= _WORTH:
+                yield from range(before + 1, after)
 
     def _bounds(self, step: int) -> tuple[int, int]:
         """Where a step begins and ends; -1 is as long before the range as a sample is used."""

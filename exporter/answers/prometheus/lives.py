@@ -8,7 +8,7 @@ a target, and two jobs or two replicas of a Prometheus read one exporter under t
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
 from math import inf
@@ -138,7 +138,7 @@ class Scrapes:
         """All targets that are known."""
         return set(self._cycles)
 
-    def when(self, target: Target) -> Container[float]:
+    def when(self, target: Target) -> Collection[float]:
         """The times at which it is known to have been scraped, without an order."""
         return self._cycles.get(target, ())
 

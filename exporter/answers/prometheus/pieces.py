@@ -59,7 +59,7 @@ def read_books(
 
     left = _Left(fleet.groups, len(span.grid.times))
     done(0, left.all)
-    asked: deque[tuple[Sequence[Group], Future[_Piece]]] = deque()
+    asked: deque[tuple[list[Group], Future[_Piece]]] = deque()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         try:
             while left.groups or asked:

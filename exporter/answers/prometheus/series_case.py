@@ -353,7 +353,7 @@ class SeriesCase:
         long = self._window_s + _STALE_S
         chosen = f"{self._select([_CONTENTION], **self._pod)}[{long}s]"
         grown = [
-            one._replace(samples=((self._unix_s, _growth(one, self._since_s).amount),))
+            one._replace(times=(self._unix_s,), values=(_growth(one, self._since_s).amount,))
             for one in self._mine(chosen, _CONTENTION, self._unix_s)
         ]
         for (key, name), seconds in self._once(grown, _CONTENTION, named).items():

@@ -29,12 +29,11 @@ def recorded(days: float = 3, gap: range = range(0), **more: str) -> MemoryStore
     """A store with days of recorded series, but those of a gap."""
     store = MemoryStore()
     for at_s in range(BEGIN + EVERY_S, BEGIN + int(days * DAY) + 1, EVERY_S):
-        if (at_s - 1 - BEGIN) // DAY not in gap:
-            values = {
-                tuple(sorted({"__name__": RECORDED, **PLACE, **more, **dict(own)}.items())): value
-                for own, value in PARTS.items()
-            }
-            store.show("rules", values, at_s)
+        values = {
+            tuple(sorted({"__name__": RECORDED, **PLACE, **more, **dict(own)}.items())): value
+            for own, value in PARTS.items()
+        }
+        store.show("rules", {} if (at_s - 1 - BEGIN) // DAY in gap else values, at_s)
     return store
 
 
