@@ -6,7 +6,7 @@ hold each place to both sets of rules.
 
 from typing import NamedTuple
 
-from exporter.model.alerts import NEAR_LIMIT, OVERCOMMITTED, XID_S
+from exporter.model.alerts import NEAR_LIMIT, OVER_SHARE, OVERCOMMITTED, XID_S
 
 NUMBER, TIME, PATTERN = "number", "time", "pattern"
 
@@ -49,9 +49,14 @@ _XID = "seconds since the XID"
 PARAMETERS: tuple[Parameter, ...] = (
     _over("MgpuBillDayOpen", "129600", "seconds since a day was closed"),
     _over("MgpuPodNearMemoryLimit", str(NEAR_LIMIT), "share of the memory that was allocated"),
-    _over("MgpuContainerOverCoreShare", "1.1", "times the share that was allocated"),
+    _over("MgpuContainerOverCoreShare", str(OVER_SHARE), "times the share that was allocated"),
     Parameter(
-        "MgpuContainerCrowdsOutNeighbour", "threshold", "1.1", "> ", " *", "times the own share"
+        "MgpuContainerCrowdsOutNeighbour",
+        "threshold",
+        str(OVER_SHARE),
+        "> ",
+        " *",
+        "times the own share",
     ),
     Parameter(
         "MgpuContainerCrowdsOutNeighbour",

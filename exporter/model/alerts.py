@@ -9,6 +9,8 @@ nothing (IGNORE); it raises MgpuXidError. The most frequent of those have their 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+OVER_SHARE = 1.1  # times the share of the core that was allocated
+OVER_MEMORY = 1.005  # times the allocated memory, or what there is: rounds to 101 %
 NEAR_LIMIT = 0.95  # share of the allocated memory that a pod holds
 OVERCOMMITTED = 1.001  # core of a device that is allocated
 XID_S = 900  # since an XID

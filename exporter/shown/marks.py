@@ -25,11 +25,10 @@ from exporter.model import (
     PodFacts,
     XidCount,
 )
-from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes, lost, what_to_do
+from exporter.model.alerts import HARDWARE, NEAR_LIMIT, OVER_SHARE, XID_S, codes, lost, what_to_do
 from exporter.shown.tree import DeviceEntry
 from exporter.shown.words import gib
 
-BEYOND = 1.02  # of a share, and not by rounding
 THROTTLED = 0.1  # of the time since the facts before
 _HEAT_AND_SUPPLY = ("hw_thermal", "sw_thermal", "hw_power_brake")  # a power cap is nothing odd
 FULL = 0.95  # of a device's core
@@ -57,6 +56,7 @@ class MarkKind(StrEnum):
     THROTTLED = "throttled"
     UNHEALTHY = "unhealthy device"
     MISPLACED = "not where it was allocated"
+    UNASKED = "did not ask for it"
     OVER_SHARE = "over its share"
     WAITING = "waits for others"
     CROWDS = "others wait for it"
@@ -231,13 +231,17 @@ def pod_marks(pod: PodFacts, *, may_borrow: bool) -> tuple[Mark, ...]:
         said = f"the kubelet says that {count:.0f} of its devices {'is' if count == 1 else 'are'}"
         words = f"{said} unhealthy: kubectl describe pod names them"
         found.append(Mark(MarkKind.UNHEALTHY, words))
+    # As MgpuGpuUsedWithoutAllocation: nothing limits what no allocation is known of.
+    if pod.allocated_gpus is None and not pod.ended and (pod.core or pod.memory_bytes):
+        said = "it uses a GPU and was allocated none: nothing limits it"
+        found.append(Mark(MarkKind.UNASKED, said))
     core = None if may_borrow else pod.core_of_limit
     return (*found, *_limits(core, pod.memory_of_limit))
 
 
 def _limits(core: float | None, memory: float | None) -> Iterator[Mark]:
     """The marks of use over limits."""
-    if core is not None and core > BEYOND:
+    if core is not None and core > OVER_SHARE:
         yield Mark(MarkKind.OVER_SHARE, f"it uses {core:.0%} of its share of the core")
     if memory is not None and memory > NEAR_LIMIT:
         yield Mark(MarkKind.NEAR_MEMORY_LIMIT, f"it holds {memory:.0%} of its memory")

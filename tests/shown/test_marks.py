@@ -169,6 +169,25 @@ def test_a_container_is_marked_by_its_allocation(
     assert [mark.kind for mark in holding_marks(container(**fields))] == kinds
 
 
+@pytest.mark.parametrize(
+    ("facts", "kinds"),
+    [
+        ({"core_of_limit": 31 / 30, "allocated_gpus": 0.3}, []),
+        ({"core_of_limit": 1.2, "allocated_gpus": 0.3}, [MarkKind.OVER_SHARE]),
+        ({"core": 0.2}, [MarkKind.UNASKED]),
+        ({"memory_bytes": GIB}, [MarkKind.UNASKED]),
+        ({"memory_bytes": GIB, "allocated_gpus": 0.5}, []),
+        ({"memory_bytes": GIB, "ended": True}, []),
+        ({}, []),
+    ],
+)
+def test_a_pod_has_a_mark_where_an_alert_would_be_raised(
+    facts: dict[str, Any], kinds: list[MarkKind]
+) -> None:
+    pod = PodFacts("team", "a-0")._replace(**facts)
+    assert [mark.kind for mark in pod_marks(pod, may_borrow=False)] == kinds
+
+
 def test_a_group_that_borrows_memory_is_marked_with_how_much() -> None:
     held = HeldMemory(cgroup=CgroupMemory(3 * GIB, 2 * GIB, None, "kernel"))
     group = GroupHolding(owner=GroupKey("slurm", "7"), index=0, uuid="GPU-0", memory=held)

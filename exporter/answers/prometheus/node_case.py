@@ -17,9 +17,9 @@ from exporter.model import (
     GroupKey,
     PodName,
 )
-from exporter.model.alerts import lost
+from exporter.model.alerts import OVER_SHARE, lost
 from exporter.shown.kinds import noun
-from exporter.shown.marks import BEYOND, last_fault
+from exporter.shown.marks import last_fault
 
 _SHORT_ID = 8  # digits of a container's id
 
@@ -209,5 +209,5 @@ class _Cards:
                 used[held.owner.pod_name] += held.average.core or 0.0
                 shares[held.owner.pod_name] += held.allocation.core or 0.0
         for pod, share in shares.items():
-            if used[pod] > BEYOND * share:
+            if used[pod] > OVER_SHARE * share:
                 yield "/".join(pod), used[pod] / share

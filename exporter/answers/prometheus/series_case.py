@@ -22,9 +22,9 @@ from exporter.answers.prometheus.lives import CYCLES, START, Index, Life, Scrape
 from exporter.answers.prometheus.node_case import is_called
 from exporter.metrics.families import PREFIX
 from exporter.model import AllocationFacts, Granted, XidCount
-from exporter.model.alerts import lost
+from exporter.model.alerts import OVER_SHARE, lost
 from exporter.shown.kinds import noun
-from exporter.shown.marks import BEYOND, last_fault
+from exporter.shown.marks import last_fault
 
 _LIMITS = ("core_limit_ratio", "memory_limit_bytes")
 _HELD = ("memory_used_bytes", "core_utilization_ratio", "allocation_info")
@@ -447,7 +447,7 @@ class SeriesCase:
                 sums[key[:2]][1] += share
         found: dict[str, dict[str, float]] = defaultdict(dict)
         for (uuid, pod), (used, share) in sums.items():
-            if used > BEYOND * share > 0:
+            if used > OVER_SHARE * share > 0:
                 found[uuid][pod] = used / share
         return found
 

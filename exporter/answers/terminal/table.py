@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from exporter.answers.terminal.reading import fitted, width
 from exporter.answers.terminal.view import Figure, Line, LineKind, Past, ShownLine
-from exporter.shown.marks import BEYOND
+from exporter.model.alerts import OVER_MEMORY, OVER_SHARE
 from exporter.shown.words import narrow_memory as amount
 from exporter.shown.words import narrow_percent as percent
 
@@ -57,7 +57,8 @@ def tone_of(line: Line, figure: Figure) -> Tone:
     share = None if line.kind is LineKind.DEVICE and figure is line.core else figure.of_bound
     if share is None or share < NEAR:
         return Tone.CALM
-    return Tone.OVER if share > BEYOND else Tone.NEAR
+    most = OVER_SHARE if figure is line.core else OVER_MEMORY
+    return Tone.OVER if share > most else Tone.NEAR
 
 
 def core(line: Line, _: int) -> Cell:

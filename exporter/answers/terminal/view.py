@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from exporter.model.alerts import OVER_MEMORY, OVER_SHARE
 from exporter.shown.kinds import count_nouns
-from exporter.shown.marks import BEYOND, Mark
+from exporter.shown.marks import Mark
 
 
 class LineKind(StrEnum):
@@ -265,7 +266,8 @@ def _without_the_least(
 def _importance(line: Line, device: Line) -> tuple[int, float]:
     """How much a line says: first what is marked, unknown or beyond its limit, then by use."""
     unknown = line.core.value is None and bool(line.core.why)
-    beyond = max(line.core.of_bound or 0.0, line.memory.of_bound or 0.0) > BEYOND
+    over_share = (line.core.of_bound or 0.0) > OVER_SHARE
+    beyond = over_share or (line.memory.of_bound or 0.0) > OVER_MEMORY
     held = (line.memory.value or 0.0) / (device.memory.limit or float("inf"))
     return int(bool(line.marks) or unknown or beyond), max(line.core.value or 0.0, held)
 

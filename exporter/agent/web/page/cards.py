@@ -8,7 +8,6 @@ from typing import NamedTuple
 from exporter.agent.facts.history import Known
 from exporter.agent.web.page.cells import (
     LEAST,
-    OVER,
     Bar,
     Cell,
     Segment,
@@ -22,6 +21,7 @@ from exporter.agent.web.page.charts import Hour, Owned
 from exporter.agent.web.page.entries import OTHERS, Colours, Part, TreeEntry, key_of, why
 from exporter.agent.web.page.templates import shortened
 from exporter.model import MIG, PARTITIONED, DeviceFacts
+from exporter.model.alerts import OVER_MEMORY
 from exporter.shown.marks import Mark, MarkKind
 from exporter.shown.reasons import UNMEASURED
 from exporter.shown.tree import UnattributedEntry
@@ -298,7 +298,7 @@ def _core(gpu: Gpu) -> Gauge:
         Bar(about, drawn(segments), drawn(limits)),
         spark("Core, the last ten minutes", gpu.core_past, share),
         "" if allocated is None else f"allocated {percent(allocated)}",
-        (allocated or 0.0) > OVER * share,
+        (allocated or 0.0) > OVER_MEMORY * share,
     )
 
 

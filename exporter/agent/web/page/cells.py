@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from exporter.agent.web.page.entries import Part, why
 from exporter.model import Unmeasured
+from exporter.model.alerts import OVER_MEMORY, OVER_SHARE
 from exporter.shown.reasons import UNMEASURED
 from exporter.shown.words import NBSP, held_of, memory, percent
 
-OVER = 1.005  # rounds to 101 %
 POINTS = 60  # of a line: ten minutes
 HEIGHT = 24
 LEAST = 0.0005  # of a bar, that is visible; of a core, that a percentage shows
@@ -36,7 +36,7 @@ def core_of(part: Part) -> Cell:
     if part.ended:
         return ended_cell(part.ended_core)
     figures = part.figures
-    over = (figures.core_of_bound or 0.0) > OVER
+    over = (figures.core_of_bound or 0.0) > OVER_SHARE
     cell = core_against(figures.core, figures.core_limit, why(part.unmeasured, "core"), over=over)
     return borrowing(cell) if figures.may_borrow else cell
 
@@ -56,7 +56,7 @@ def memory_of(part: Part) -> Cell:
     if part.ended:
         return NOTHING
     held, limit = part.figures.memory_bytes, part.figures.memory_limit_bytes
-    over = (part.figures.memory_of_limit or 0.0) > OVER
+    over = (part.figures.memory_of_limit or 0.0) > OVER_MEMORY
     return memory_against(held, limit, why(part.unmeasured, "memory"), over=over)
 
 

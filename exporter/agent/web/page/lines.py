@@ -10,7 +10,6 @@ from exporter.agent.web.page.cells import (
     LEAST,
     NOT_KNOWN,
     NOTHING,
-    OVER,
     Cell,
     Meter,
     Spark,
@@ -35,6 +34,7 @@ from exporter.agent.web.page.entries import (
     why,
 )
 from exporter.model import Process
+from exporter.model.alerts import OVER_MEMORY, OVER_SHARE
 from exporter.shown.marks import Mark
 from exporter.shown.reasons import process_type
 from exporter.shown.words import duration, held_of, memory, percent
@@ -129,7 +129,7 @@ def _core(entry: TreeEntry) -> tuple[Cell, Meter | None]:
     about = f"Core in use {percent(within)}" + (f", its share {percent(limit)}" if limit else "")
     if used is not None and within is not None and used - within > LEAST:
         about += f"; {percent(used - within)} more by containers without a share"
-    over = limit is not None and (entry.figures.core_of_bound or 0.0) > OVER
+    over = limit is not None and (entry.figures.core_of_bound or 0.0) > OVER_SHARE
     cell = core_against(within, limit, unmeasured(entry, "core"), over=over)
     if entry.figures.may_borrow:
         cell, about = borrowing(cell), f"{about}, and more where it is free"
@@ -141,7 +141,7 @@ def _memory(entry: TreeEntry) -> tuple[Cell, Meter | None]:
         return NOTHING, None
     used, limit = entry.figures.memory_bytes, entry.figures.memory_limit_bytes
     filled = entry.figures.memory_of_limit if limit else None
-    over = (filled or 0.0) > OVER
+    over = (filled or 0.0) > OVER_MEMORY
     cell = memory_against(used, limit, unmeasured(entry, "memory"), over=over)
     about = f"Memory held {held_of(used, limit)}"
     return cell, meter(about, filled, limited=bool(limit), over=over)
