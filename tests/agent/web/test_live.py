@@ -359,7 +359,7 @@ def test_a_crowd_is_bounded_until_all_is_asked_for() -> None:
 def test_what_cannot_be_measured_is_said_with_its_reason_and_is_not_zero() -> None:
     words = " ".join(words_of(html(failing())).split())
 
-    assert "This GPU cannot be read. The device has fallen off the bus" in words
+    assert "This GPU cannot be read. The device is lost. It has fallen off the bus" in words
     assert "train main · ml unknown: GPU lost unknown: GPU lost" in words
     assert "cgroups hostPID is not set" in words
     assert "Set hostPID: true in the exporter's pod." in words
