@@ -126,6 +126,27 @@ REVIEWED: dict[str, Any] = {
 }
 
 
+CLOSING: dict[str, Any] = {
+    "enabled": True,
+    "image": "registry.example/mgpu-exporter-bill:1",
+    "prometheus": "http://prometheus.monitoring:9090",
+    "to": "s3://bucket/bills",
+    "prices": {"default": 2.5},
+    "extraArgs": ["--cluster=east"],
+    "extraEnv": [
+        {"name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    ],
+    "serviceAccountName": "billing",
+    "podAnnotations": {"example.com/a": "b"},
+    "nodeSelector": {"example.com/pool": "system"},
+    "tolerations": [{"operator": "Exists"}],
+    "networkPolicy": {
+        "enabled": True,
+        "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 443}]}],
+    },
+}
+
+
 def _pairs() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every two of profile, access and source together, in 42 of the 210 combinations."""
     for (i, profile), (j, access) in product(enumerate(PROFILES), enumerate(ACCESSES)):
@@ -149,6 +170,7 @@ MATRIX: dict[str, dict[str, Any]] = {
     "everything": EVERYTHING,
     "proxied": PROXIED,
     "reviewed": REVIEWED,
+    "bill-close": {"billClose": CLOSING},
     "simulated": {"simulate": "demo", "hostNetwork": True},
     "drop-in": {
         "compat": {"dropIn": "dcgm"},
