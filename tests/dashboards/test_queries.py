@@ -37,6 +37,8 @@ ELSEWHERE = (
     "_per_token:",  # tests/rules/test_tokens.py
     "_per_request:",
 )
+# Two jobs scrape the same pages here, and of two copies the records of cost count one.
+COUNTED_ONCE = {"honored": ("namespace:mgpu_billed_gpus", "namespace_card:"), "exported": ()}
 INSTEAD = "INSTEAD"  # a query that answers while the others of its timeline do not
 # What is only found for a moment or on a larger cluster, and what is found instead here.
 INSTEAD_HERE = {
@@ -58,7 +60,7 @@ def test_every_query_finds_something(ask: Ask, path: Path, job: str) -> None:
         (query.panel, fill(query.expr.replace(*INSTEAD_HERE.get(query.panel, ("", ""))), values))
         for query in queries(dashboard)
         if not query.letter.startswith(INSTEAD)
-        and not any(name in query.expr for name in ELSEWHERE)
+        and not any(name in query.expr for name in (*ELSEWHERE, *COUNTED_ONCE[job]))
     }
 
     def look() -> bool:
