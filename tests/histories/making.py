@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.histories.page import HOST, is_at
 from tests.histories.values import (
+    Group,
     History,
     Hold,
     Lasting,
@@ -59,22 +60,23 @@ def twisted(rng: Random, history: History, twists: Iterable[str]) -> History:
 def _possible(history: History) -> History:
     """The same history, in which no card is used for more than all of its time."""
     most: dict[str, float] = {}
-    for at_s in {since_s for pod in history.pods for h in pod.holds for since_s, _ in h.used}:
+    for at_s in {since_s for pod in history.bearers for h in pod.holds for since_s, _ in h.used}:
         used: dict[str, float] = {}
-        for pod in history.pods:
+        for pod in history.bearers:
             for hold in pod.holds if is_at(pod.there, at_s) else ():
                 used[hold.uuid] = used.get(hold.uuid, 0.0) + at(hold.used, at_s)
         for uuid, part in used.items():
             most[uuid] = max(part, most.get(uuid, 0.0))
-    pods = []
-    for pod in history.pods:
+    possible = []
+    for pod in history.bearers:
         holds = []
         for hold in pod.holds:
             scale = min(1.0, 0.95 / max(0.95, most.get(hold.uuid, 0.0)))
             used_less = tuple((since_s, part * scale) for since_s, part in hold.used)
             holds.append(replace(hold, used=used_less))
-        pods.append(replace(pod, holds=tuple(holds)))
-    return replace(history, pods=tuple(pods))
+        possible.append(replace(pod, holds=tuple(holds)))
+    count = len(history.pods)
+    return replace(history, pods=tuple(possible[:count]), groups=tuple(possible[count:]))
 
 
 def plain(rng: Random, length_s: int = 0, often_s: int = 0) -> History:
@@ -242,7 +244,7 @@ def _replaced(
     uuids = [(uuid, names[place] if cards else uuid) for place, (uuid, _) in enumerate(old.cards)]
     there = Lasting(back_s, old.there.end_s)
     labels = dict(old.labels[-1][1])
-    labels["machine_type"] = kind or labels["machine_type"]
+    labels = {"machine_type": kind} if kind else labels
     new = Machine(
         id=f"m{number}",
         node=old.node,
@@ -323,7 +325,7 @@ def node_label_of_some(rng: Random, history: History) -> History:
 
 @twist
 def node_label_late(rng: Random, history: History) -> History:
-    """A machine comes, and kube-state-metrics tells of it minutes later."""
+    """A machine comes, and kube-state-metrics shows it minutes later."""
     history = _replaced(rng, history, cards=True, kind="large")
     new = history.machines[-1]
     late = replace(new, told_s=rng.choice([90, 400, 900]))
@@ -637,6 +639,28 @@ def pods_on_two_cards(rng: Random, history: History) -> History:
     return replace(history, pods=tuple(pods))
 
 
+@twist
+def groups_beside_pods(rng: Random, history: History) -> History:
+    """Jobs of Slurm and containers of Docker use what pods leave of cards."""
+    groups: list[Pod] = []
+    for machine in history.machines:
+        for uuid, _ in machine.cards:
+            at_s = float(history.since_s - rng.randrange(0, HOUR))
+            while at_s < history.until_s:
+                there = Lasting(at_s, at_s + rng.randrange(10 * MINUTE, 4 * HOUR))
+                groups.append(_group(rng, machine.id, uuid, there, str(4000 + len(groups))))
+                at_s = there.end_s + rng.choice([0, 30, HOUR])
+    return replace(history, groups=tuple(groups))
+
+
+def _group(rng: Random, machine: str, uuid: str, there: Lasting, number: str) -> Pod:
+    user = rng.choice(["alice", "bob"])
+    of_slurm = Group("slurm", f"climate-{number}", user, rng.choice(["physics", ""]))
+    group = rng.choice([of_slurm, Group("docker", f"jupyter-{number}")])
+    uses = ((there.begin_s, rng.choice([0.05, 0.2])),)
+    return Pod("", "", number, machine, there, (Hold(uuid, 0.0, uses),), (), group=group)
+
+
 # Exporters and targets
 
 
@@ -852,6 +876,14 @@ def page_copied_by_a_tenant(rng: Random, history: History) -> History:
     every = times(rng, one.times[0], one.times[-1], 30)
     forged = replace(one, labels=labels, times=every, forged=("ml", "web"))
     return replace(history, targets=(*history.targets, forged))
+
+
+@twist
+def owners_forged_by_a_tenant(rng: Random, history: History) -> History:
+    """The same with counters that are right, and pods that have another owner."""
+    history = page_copied_by_a_tenant(rng, history)
+    forged = replace(history.targets[-1], forged=None, adopts="somebody-else")
+    return replace(history, targets=(*history.targets[:-1], forged))
 
 
 # Stores

@@ -5,7 +5,7 @@ counter is exact, whenever it is scraped.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
 from tests.histories.values import History, Labels, Pod, Run, at
@@ -34,7 +34,7 @@ def changes(history: History, run: Run) -> list[float]:
     found = {*run.there}
     for _, there in (*machine.cards, *machine.lost):
         found |= {*there}
-    for pod in history.pods:
+    for pod in history.bearers:
         if pod.machine == machine.id:
             found |= {*pod.there, pod.there.end_s + KEPT_S}
             found |= {since_s for hold in pod.holds for since_s, _ in hold.used}
@@ -57,7 +57,7 @@ class Exporter:
         self._run = run
         self._models = history.models
         self._machine = history.machine(run.machine)
-        self._pods = [pod for pod in history.pods if pod.machine == run.machine]
+        self._pods = [pod for pod in history.bearers if pod.machine == run.machine]
         self._changes = iter(changes(history, run))
         self._at_s = next(self._changes)
         self._next_s = next(self._changes, run.there.end_s)
@@ -89,7 +89,8 @@ class Exporter:
         cards = {uuid for uuid, there in self._machine.cards if is_at(there, self._at_s)}
         for key in list(self._counted):
             labels = dict(key)
-            is_ended = "pod" in labels and (labels["namespace"], labels["pod"]) not in kept
+            name = labels.get("pod", labels.get("group"))
+            is_ended = name is not None and (labels.get("namespace", ""), name) not in kept
             if is_ended or ("uuid" in labels and labels["uuid"] not in cards):
                 del self._counted[key]
 
@@ -145,9 +146,10 @@ class Exporter:
             page[own("device_up", ("gpu", str(number)), ("uuid", uuid))] = float(uuid not in hidden)
         for pod in self._pods:
             if is_at(pod.there, self._at_s):
-                page[_info(pod, self._at_s)] = 1.0
+                infos = _group_infos(pod, hidden) if pod.group else [_info(pod, self._at_s)]
+                page |= dict.fromkeys(infos, 1.0)
                 for number, uuid in enumerate(cards if self._has_gauges else ()):
-                    if uuid not in hidden:
+                    if uuid not in hidden and not pod.group:
                         page |= _gauges(pod, number, uuid, self._at_s)
         if self._has_gauges:
             page[own("exporter_snapshot_timestamp_seconds")] = self._at_s
@@ -158,6 +160,12 @@ class Exporter:
 def _owner(
     rates: dict[Own, float], pod: Pod, card: tuple[str, str], allocated: float, used: float
 ) -> None:
+    if pod.group:
+        kind = ("kind", pod.group.kind)
+        mine = own("group_core_seconds_total", kind, ("group", pod.name), ("gpu", "0"), card)
+        for key in (mine, own("group_kind_core_seconds_total", kind, card)):
+            rates[key] = rates.get(key, 0.0) + used
+        return
     whose = ("namespace", pod.namespace)
     which = (whose, ("pod", pod.name), ("container", "main"), ("gpu", "0"), card)
     for name, rate in (
@@ -202,8 +210,15 @@ def _info(pod: Pod, unix_s: float) -> Own:
     )
 
 
+def _group_infos(pod: Pod, hidden: Collection[str]) -> list[Own]:
+    """What is said of a group, for each card that it uses."""
+    shown = [hold.uuid for hold in pod.holds if pod.group and hold.uuid not in hidden]
+    names = pod.group._asdict().items() if pod.group else ()
+    return [own("group_info", ("group", pod.name), ("uuid", uuid), *names) for uuid in shown]
+
+
 def told(history: History, unix_s: float) -> Iterator[tuple[Labels, Own]]:
-    """What kube-state-metrics tells of nodes at a time, with the labels of their cluster."""
+    """What kube-state-metrics says about nodes at a time, with the labels of their cluster."""
     for machine in history.machines:
         begin_s, end_s = machine.there
         if machine.told_s is not None and begin_s + machine.told_s <= unix_s < end_s:

@@ -40,6 +40,8 @@ def scrapes(history: History, *, gauges: bool = False) -> Iterator[Scrape]:
         page = _FOREIGN if target.foreign else pages.of(target.machine, at_s)
         if page is not None and target.forged:
             page = _forged(page, *target.forged)
+        if page is not None and target.adopts:
+            page = {_adopted(own, target.adopts): value for own, value in page.items()}
         yield number, named[number].stored(page), at_s
 
 
@@ -103,3 +105,8 @@ def _forged(page: Mapping[Own, float], tenant: str, victim: str) -> dict[Own, fl
         elif labels.get("namespace") != victim:
             found[own] = value
     return found
+
+
+def _adopted(own: Own, owner: str) -> Own:
+    """A pod's own series with another owner."""
+    return tuple((k, owner if k == "owner_name" else v) for k, v in own)

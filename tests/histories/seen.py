@@ -21,7 +21,7 @@ class Seen:
         self.targets = [
             [at for at in one.times if history.kept_from_s <= at <= history.until_s]
             for one in history.targets
-            if one.machine == machine.id and one.forged is None and not one.foreign
+            if one.machine == machine.id and not (one.forged or one.adopts or one.foreign)
         ]
         self.times = sorted({at for times in self.targets for at in times})
         self.answered = [[at for at in self.times if is_at(run.there, at)] for run in self.runs]

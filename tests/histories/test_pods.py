@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.histories.checks import stored
+from tests.histories.checks import REFUSED, stored
 from tests.histories.making import RANDOM, TWISTS, made, plain, twisted
 from tests.histories.pods import moments, wrong_top, wrong_why
 from tests.histories.store import answering
 from tests.histories.values import History
 
 FIXED = ["namespace_made_anew", "pod_name_again_at_once", "two_replicas", "labels_renamed"]
-KINDS = sorted(TWISTS.keys() - {"store_averages", "page_copied_by_a_tenant"})
+KINDS = sorted(TWISTS.keys() - REFUSED)
 
 
 def wrong(history: History, rng: Random) -> list[str]:

@@ -1,10 +1,14 @@
 """What holds of the bills of any history, whatever is true."""
 
+import csv
 import json
+import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.histories.__main__ import BY, METHODS
-from tests.histories.checks import bill, stored
+from tests.histories.__main__ import BY_GROUPS, METHODS
+from tests.histories.checks import Said, bill, stored
 from tests.histories.making import RANDOM, TWISTS, made, plain, twisted
 from tests.histories.store import MemoryStore, answering
 from tests.histories.values import History, Labels, Target
@@ -25,13 +29,16 @@ Bill = dict[str, Any]
 
 def billed(history: History, seed: int, *flags: str, shuffled: bool = False) -> Bill | str:
     """A bill by what a seed chooses; or why there is none."""
-    by, method = BY[seed % len(BY)], METHODS[seed // len(BY) % len(METHODS)]
-    store = stored(history)
-    if shuffled:
-        store = _Shuffled(store)
-    with tempfile.TemporaryDirectory() as folder, answering(store) as address:
-        said = bill(history, address, Path(folder), by, method, *flags)
+    store = _Shuffled(stored(history)) if shuffled else stored(history)
+    said = asked(history, store, seed, *flags)
     return dict(json.loads(said.out)) if said.status == 0 else said.err
+
+
+def asked(history: History, store: MemoryStore, seed: int, *flags: str) -> Said:
+    """What a bill by what a seed chooses says."""
+    by, method = BY_GROUPS[seed % len(BY_GROUPS)], METHODS[seed // len(BY_GROUPS) % len(METHODS)]
+    with tempfile.TemporaryDirectory() as folder, answering(store) as address:
+        return bill(history, address, Path(folder), by, method, *flags)
 
 
 class _Shuffled(MemoryStore):
@@ -114,11 +121,51 @@ def check_days(history: History, seed: int) -> None:
     assert differs == {}
 
 
-CHECKS = [check_order, check_label, check_foreign, check_nodes, check_days]
+def check_formats(history: History, seed: int) -> None:
+    """All formats say the same of each payer; the table to the cent."""
+    store = stored(history)
+    said = {one: asked(history, store, seed, f"--format={one}") for one in FORMATS}
+    if any(one.status for one in said.values()):
+        assert {(one.status, one.err) for one in said.values()} == {(2, said["json"].err)}
+        return
+    rows = json.loads(said["json"].out)["rows"]
+    as_text = [{name: str(value) for name, value in row.items()} for row in rows]
+    of_csv = list(csv.DictReader(StringIO(said["csv"].out)))
+    assert [{name: row[name] for name in as_text[0]} for row in of_csv] == as_text
+    pivot = _pivot((row["payer"], row["cost"], row["gpu_seconds"]) for row in rows)
+    of_focus = csv.DictReader(StringIO(said["focus"].out))
+    found = _pivot(
+        (row["x_Payer"], row["BilledCost"], float(row["ConsumedQuantity"]) * 3600)
+        for row in of_focus
+    )
+    assert found == pivot
+    table = said["table"].out
+    for payer, (cost, seconds) in pivot.items():
+        line = rf"^ *{re.escape(payer)}  .* {seconds / 3600:,.2f} +{cost:,.2f}$"
+        is_shown = round(cost, 2) >= Decimal("0.01") and re.search(line, table, re.MULTILINE)
+        assert is_shown or max(cost, Decimal(seconds) / 3600) < Decimal("0.01"), (payer, cost)
+
+
+def _pivot(
+    rows: Iterable[tuple[str, Decimal | str, float]],
+) -> dict[str, tuple[Decimal, float]]:
+    """What each payer pays, and the GPU-seconds that it has, to the millisecond."""
+    found: dict[str, tuple[Decimal, float]] = defaultdict(lambda: (Decimal(0), 0.0))
+    for payer, cost, seconds in rows:
+        before = found[payer]
+        found[payer] = before[0] + Decimal(cost), before[1] + seconds
+    return {payer: (cost, round(seconds, 3)) for payer, (cost, seconds) in found.items()}
+
+
+FORMATS = ("json", "csv", "focus", "table")
+CHECKS = [check_order, check_label, check_foreign, check_nodes, check_days, check_formats]
 
 
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("kind", ["two_replicas", "exporter_restarts", "pod_name_again_at_once"])
+@pytest.mark.parametrize(
+    "kind",
+    ["two_replicas", "exporter_restarts", "pod_name_again_at_once", "groups_beside_pods"],
+)
 def test_of_fixed_histories(check: Callable[[History, int], None], kind: str) -> None:
     check(made(7, kind), 7)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tests.histories.page import HOST, is_at
 from tests.histories.seen import DAY_S, Seen
-from tests.histories.values import History, Lasting, Machine, Pod, Run, at
+from tests.histories.values import Group, History, Lasting, Machine, Pod, Run, at
 
 HOUR_S = 3600.0
 _EXACT_S = 2.0
@@ -115,7 +115,7 @@ class _Card:
         self._enclosed = seen.enclosed(uuid, there)
         self._pods = [
             (pod, hold)
-            for pod in history.pods
+            for pod in history.bearers
             if pod.machine == machine.id
             for hold in pod.holds
             if hold.uuid == uuid
@@ -176,8 +176,10 @@ class _Card:
                 idle = Row(self._uuid, self._machine.node, key[0], "allocated_idle")
                 found.rows[idle].add(-most * close_s, most * close_s, prices)
             if name:  # until its first scrape a pod's part may be its namespace's alone
-                nameless = Row(self._uuid, self._machine.node, (namespace, ""), part)
-                found.rows[nameless].add(0.0, rate * close_s, prices)
+                kinds = {("", each.group.kind) for each in self._history.groups if each.group}
+                for nameless in {(namespace, "")} if namespace else kinds - {key[0]}:
+                    row = found.rows[Row(self._uuid, self._machine.node, nameless, part)]
+                    row.add(0.0, rate * close_s, prices)
 
     def _midnights(self) -> tuple[int, int, int]:
         """The midnights in the range, as the arguments of ``range``."""
@@ -194,8 +196,7 @@ class _Card:
         for at_s in {since_s - close_s, since_s - close_s / 2, since_s - 1}:
             for (pod, part), share in self._divided(at_s).items():
                 # In the range nobody may know of its pod any more.
-                nameless = NOBODY if pod is None else (pod.namespace, "")
-                for who in {nameless}.union(*self._named(pod, at_s)):
+                for who in {_nameless(pod)}.union(*self._named(pod, at_s)):
                     row = found.rows[Row(self._uuid, self._machine.node, who, part)]
                     row.add(-share * close_s, share * close_s, prices)
         unobserved = found.rows[Row(self._uuid, self._machine.node, NOBODY, "unobserved")]
@@ -262,7 +263,7 @@ class _Card:
         for (pod, part), share in self._divided(middle_s).items():
             sure, unsure = self._named(pod, middle_s)
             if pod is not None and not stretch[2]:  # the namespace may be known for sooner
-                unsure = {*sure, *unsure, (pod.namespace, "")}
+                unsure = {*sure, *unsure, _nameless(pod)}
             for who in {*sure, *unsure}:
                 least, most = parts.get((who, part), (0.0, 0.0))
                 parts[who, part] = least + share * (who in sure), most + share
@@ -273,7 +274,7 @@ class _Card:
         return _Piece(begin_s, end_s, parts, prices, is_enclosed=True)
 
     def _prices(self, unix_s: float) -> tuple[float, float]:
-        """The least and the most that may be its price: until a node is told of, both are right."""
+        """The least and the most that may be its price: until its node is shown, both are right."""
         machine, prices = self._machine, self._history.prices
         model = self._history.models[self._uuid]
         right, default = prices.of(model, at(machine.labels, unix_s)), prices.of(model, {})
@@ -291,10 +292,15 @@ class _Card:
         """Who is named for it, for sure or perhaps: a pod that no scrape saw is its namespace's."""
         if pod is None:
             return {NOBODY}, set()
-        nameless = (pod.namespace, "")
+        nameless = _nameless(pod)
         is_read = self._seen.is_read(self._uuid, self._there, pod.there, unix_s)
-        if self._by == "namespace" or not is_read:
+        if self._by == "kind" and not pod.group:
+            return {("", "pods")}, set()
+        is_nameless = self._by in {"user", "account"} and not pod.group
+        if self._by in {"namespace", "kind"} or is_nameless or not is_read:
             return {nameless}, set()
+        if pod.group:
+            return self._named_group(pod, pod.group)
         if self._by == "pod":
             return {(pod.namespace, pod.name)}, set()
         key = self._by.partition(":")[2]
@@ -309,6 +315,18 @@ class _Card:
             max(begin_s, pod.there.begin_s), min(end_s, pod.there.end_s)
         )
         return ({who}, set()) if is_known else (set(), {who, nameless})
+
+    def _named_group(self, pod: Pod, group: Group) -> tuple[set[Who], set[Who]]:
+        """Who is named for a group; before its names are read it is its kind, or its id."""
+        charged = {"user": group.user, "account": group.account}.get(self._by)
+        if charged is None:
+            name, unnamed = f"{group.kind}/{group.name}", f"{group.kind}/{pod.name}"
+        else:
+            name = f"{self._by}/{charged}" if charged else group.kind
+            unnamed = group.kind
+        who = ("", name)
+        is_known = self._seen.is_scraped(*pod.there)
+        return ({who}, set()) if is_known else (set(), {who, ("", unnamed), ("", group.kind)})
 
     def _divided(self, unix_s: float) -> dict[tuple[Pod | None, str], float]:
         """The parts of the card at a moment, which are all of it."""
@@ -332,8 +350,12 @@ class _Card:
                 found[pod, "used"] += within
                 found[pod, "allocated_idle" if is_read else "unobserved"] += part * scale - within
             rest = max(0.0, 1 - allocated)
-            found[None, "unattributed"] = min(nobody, rest)
-            found[None, "unallocated"] = rest - min(nobody, rest)
+            others = nobody + sum(uses for pod, _, uses in held if pod.group)
+            left = min(1.0, rest / others) if others else 0.0
+            for pod, _, uses in held:
+                found[pod, "used"] += uses * left if pod.group else 0.0
+            found[None, "unattributed"] = nobody * left
+            found[None, "unallocated"] = rest - others * left
         elif not is_read:
             found[None, "unobserved"] = 1.0
         else:
@@ -346,3 +368,10 @@ class _Card:
             found[None, "unattributed"] = nobody
             found[None, "unallocated"] = left - sum(idle.values()) * shrink
         return {key: share for key, share in found.items() if share}
+
+
+def _nameless(pod: Pod | None) -> Who:
+    """Who pays for what has no series of its own: its namespace, or a group's kind."""
+    if pod is None:
+        return NOBODY
+    return ("", pod.group.kind) if pod.group else (pod.namespace, "")

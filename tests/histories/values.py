@@ -60,11 +60,20 @@ class Hold:
     used: Timeline[float]
 
 
+class Group(NamedTuple):
+    """What a group off Kubernetes is called: a job of Slurm, or a container of Docker."""
+
+    kind: str
+    name: str
+    user: str = ""
+    account: str = ""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pod:
     """One pod, by its UID: it is on one machine for one time, under a name that others may bear.
 
-    It is one bearer and equal to no other.
+    It is one bearer and equal to no other. With ``group`` it is no pod: its name is the group's id.
     """
 
     uid: str
@@ -75,6 +84,7 @@ class Pod:
     holds: tuple[Hold, ...]
     owner: Timeline[tuple[str, str]]
     labels: Timeline[Labels] = ((0.0, {}),)
+    group: Group | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +101,8 @@ class Target:
     """What a Prometheus calls an exporter, and when it scraped it.
 
     ``forged``: it is a tenant's copy of the machine's page, which gives the series of the first
-    namespace to the second, half as much again. ``foreign``: it is no exporter of ours.
+    namespace to the second, half as much again. ``adopts``: it is a copy on which all pods have an
+    owner of this name. ``foreign``: it is no exporter of ours.
     """
 
     labels: Labels
@@ -100,6 +111,7 @@ class Target:
     times: tuple[float, ...]
     honors: bool = True
     forged: tuple[str, str] | None = None
+    adopts: str = ""
     foreign: bool = False
 
 
@@ -124,7 +136,8 @@ class History:
 
     ``models``: of each card. ``averages``: whether the store has five-minute averages of it, and
     raw samples only for who asks for them. ``kept_from_s``: what is older is past the retention.
-    ``tells``: the labels that kube-state-metrics' target has. ``twists``: their names.
+    ``tells``: the labels that kube-state-metrics' target has. ``twists``: their names. ``groups``:
+    what has cards without an allocation, off Kubernetes.
     """
 
     since_s: int
@@ -139,6 +152,12 @@ class History:
     averages: bool = False
     kept_from_s: float = 0.0
     twists: tuple[str, ...] = ()
+    groups: tuple[Pod, ...] = ()
+
+    @property
+    def bearers(self) -> tuple[Pod, ...]:
+        """All who use cards."""
+        return (*self.pods, *self.groups)
 
     def machine(self, one: str) -> Machine:
         """The machine of an id."""

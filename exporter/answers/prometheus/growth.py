@@ -207,6 +207,8 @@ class _Card:
         }
         order = sorted(first_s, key=lambda life: first_s[life])
         read = {life: self._read(life) for life in order}
+        for one in read.values():
+            who.check(one.targets, max(STALE_S, self._span.step_s))
         runs = [run for life in order for run in self._runs(read[life])]
         parts = who.parts_of(self._uuid, presences.of(runs))
         begins = [one.begin_s for one in parts]

@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+from exporter.answers.prometheus.agreement import Key, Samples, disagreeing
 from exporter.answers.prometheus.bearers import Bearers
-from exporter.answers.prometheus.client import Labels, label, node_of
+from exporter.answers.prometheus.client import OWN, Labels, label, node_of
 from exporter.answers.prometheus.counters import GROUP_INFO, INFO, POD_INFO, StoredCounter
-from exporter.answers.prometheus.lives import Target
+from exporter.answers.prometheus.lives import ClaimedError, Target, name_of
 from exporter.answers.prometheus.nodelabels import NodeLabels
 from exporter.answers.prometheus.presence import Presence
 
@@ -71,6 +72,7 @@ class Who:
         self._pods: dict[tuple[str, str], list[StoredCounter]] = defaultdict(list)
         self._groups: dict[tuple[str, str], list[StoredCounter]] = defaultdict(list)
         self._known: dict[tuple[str, str, frozenset[Target]], Bearers[Owner] | None] = {}
+        self._agreed: list[object] = []  # lives
         for one in series:
             if one.labels["__name__"] == INFO:
                 self._infos[label(one.labels, "uuid")].append(one)
@@ -112,6 +114,34 @@ class Who:
             ]
             self._known[key] = Bearers(samples) if samples else None
         return self._known[key]
+
+    def check(self, pages: Mapping[Target, Sequence[float]], old_s: float) -> None:
+        """Refuses targets of one life that say different things of its pods, such as their owners.
+
+        ``pages``: when each was scraped, oldest first. ``old_s``: how old a sample may be.
+
+        Raises:
+            ClaimedError: it names two targets, and the pod.
+
+        """
+        life = sorted((sorted(target), times[0]) for target, times in pages.items())
+        if len(life) == 1 or life in self._agreed:
+            return
+        self._agreed.append(life)
+        shown: dict[Key, dict[Target, Samples]] = defaultdict(dict)
+        for one in (one for many in self._pods.values() for one in many):
+            if len(one.targets) == 1 and one.targets[0] in pages and one.samples:
+                said = {name: label(one.labels, name) for name in OWN[POD_INFO]}
+                said |= {k: v for k, v in one.labels.items() if k.startswith(_LABEL)}
+                key = POD_INFO, *(f"{name}={said[name]}" for name in sorted(said) if said[name])
+                times = sorted(one.samples)
+                shown[key][one.targets[0]] = times, [1.0] * len(times)
+        if found := disagreeing(shown, pages, old_s):
+            one_target, other, key = found
+            raise ClaimedError(
+                f"{name_of(one_target)} and {name_of(other)} say that they are one exporter, but "
+                f"not the same of a pod ({', '.join(key[1:])}): name the job that is yours (--job)"
+            )
 
     def group_of(self, kind: str, group: str, targets: Collection[Target]) -> GroupNames:
         """The names of a group, as these targets know them; the newest that is known of each."""
