@@ -130,12 +130,11 @@ class Who:
         self._agreed.append(life)
         shown: dict[Key, dict[Target, Samples]] = defaultdict(dict)
         for one in (one for many in self._pods.values() for one in many):
-            if len(one.targets) == 1 and one.targets[0] in pages and one.samples:
+            if len(one.targets) == 1 and one.targets[0] in pages and one.times:
                 said = {name: label(one.labels, name) for name in OWN[POD_INFO]}
                 said |= {k: v for k, v in one.labels.items() if k.startswith(_LABEL)}
                 key = POD_INFO, *(f"{name}={said[name]}" for name in sorted(said) if said[name])
-                times = sorted(one.samples)
-                shown[key][one.targets[0]] = times, [1.0] * len(times)
+                shown[key][one.targets[0]] = one.times, [1.0] * len(one.times)
         if found := disagreeing(shown, pages, old_s):
             one_target, other, key = found
             raise ClaimedError(

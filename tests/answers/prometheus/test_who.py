@@ -11,7 +11,7 @@ NODE: Target = frozenset({("job", "mgpu"), ("instance", "a")})
 def info(uid: str, owner: str, times: range) -> StoredCounter:
     labels = {"namespace": "ml", "pod": "web-0", "uid": uid, "owner_kind": "Job"}
     named = {"__name__": POD_INFO, "owner_name": owner, **labels}
-    return StoredCounter(named, [NODE], dict.fromkeys(map(float, times), 1.0))
+    return StoredCounter(named, [NODE], [float(at_s) for at_s in times], [1.0] * len(times))
 
 
 def test_of_two_pods_of_one_name_the_one_that_came_later_is_meant_whoever_owns_it() -> None:
