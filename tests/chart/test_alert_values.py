@@ -312,8 +312,9 @@ def test_what_another_job_shows_of_our_series_raises_nothing(
         for title in FORGED
     }
     rules = [rule for group in groups(chart) for rule in group["rules"]]
-    kept = [rule for rule in rules if rule.get("alert", FORGED[0]) in FORGED]
-    file = tmp_path / "rules.yaml"
-    file.write_text(json.dumps({"groups": [{"name": "all", "rules": kept}]}))
+    recording = tmp_path / "recording.yaml"
+    recorded = [rule for rule in rules if "record" in rule]
+    recording.write_text(json.dumps({"groups": [{"name": "all", "rules": recorded}]}))
+    file = written([one for one in rules if one.get("alert") in FORGED], tmp_path, recording)
     found = raised([file], cases, tmp_path, "1m")
     assert sorted({alert.title for alert in found}) == raised_by_it
