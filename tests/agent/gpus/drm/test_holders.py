@@ -1,14 +1,17 @@
 """Who has DRM devices open: of real processes, of composed ones, and of those that hide."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from exporter.agent.sources.gpus.drm import holders
 from exporter.agent.sources.gpus.drm.holders import (
     MAX_HANDLES,
     MAX_OF_ONE,
@@ -130,6 +133,31 @@ def test_a_sight_tells_since_when_what_is_new_in_it_can_be_there(machine: Machin
     second = known(holders.newest)
 
     assert (first.since_mono_ns, second.since_mono_ns) == (None, first.begun_mono_ns)
+
+
+def test_of_many_without_a_device_some_are_looked_at_in_each_scan(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holders, "MOST_OTHERS", 4)
+    for pid in (*range(10, 22), 100):
+        machine.process(pid)
+    machine.open(100, 3, i915(1))
+    scanner = looked(machine)
+    begun = known(scanner.newest).begun_mono_ns
+    machine.open(16, 3, i915(2))  # of one that was there, when it was looked at already
+    machine.process(200)
+    machine.open(200, 3, i915(3))
+    found = []
+    for _ in range(3):
+        machine.clock.move(5)
+        with monkeypatch.context() as patch:
+            asked = Mock(wraps=os.scandir)
+            patch.setattr(os, "scandir", asked)
+            scanner.look(0)
+        found.append((asked.call_count, sorted(known(scanner.newest).clients.values())))
+        assert known(scanner.newest).since_mono_ns == begun
+
+    assert found == [(7, [1, 3]), (7, [1, 2, 3]), (8, [1, 2, 3])]  # and the list itself
 
 
 @pytest.mark.parametrize("before", [HandleScan(refused=1), HandleScan(left=1)])

@@ -2,7 +2,8 @@
 
 The kernel does not notify of opened devices, so all processes are scanned now and then, in a thread
 that may be late. A process costs some 50 µs: a directory listing, a readlink(2) for each of its
-descriptors, and ``fdinfo`` of those in ``/dev``. The more there are, the less often it is done.
+descriptors, and ``fdinfo`` of those in ``/dev``. Those that have a device open and those that are
+new are looked at in each scan, of the others some in turn: the more there are, the less often.
 Another user's descriptors take CAP_DAC_READ_SEARCH
 to be listed, because the directory is readable to that user only, and CAP_SYS_PTRACE to be resolved
 (proc_pid_fd(5)).
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 MAX_PROCESSES = 262_144
 MAX_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
+MOST_OTHERS = 1024  # processes without a device that are looked at again in one scan
 AT_ONCE = 1024  # descriptors of one process, after which a scan is seen to go on
 PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
 WAKING = {name for name, traits in DRIVERS.items() if traits.wakes}
@@ -153,7 +155,8 @@ _Key = tuple[int, int | Handle]
 class HandleScan:
     """One scan of all processes. ``handles``: by minor number of the device's node.
 
-    ``since_mono_ns``: when the scan before began, if it was complete. ``refused``: the number of
+    ``since_mono_ns``: when the first of the scans began that all other processes than new ones were
+    looked at in, if they were complete. ``refused``: the number of
     processes that may not be looked into. ``left``: the number beyond the limit. ``cut``: processes
     with DRM descriptors of which not all were read. ``was_cut``: those of the scan before.
     ``nested``: only a container's processes are visible. ``stale``: a newer scan hangs or failed.
@@ -201,7 +204,8 @@ class HandleScanner:
         self._clock = clock
         self._owners = owners or OwnersOfProcesses(proc_root, lambda _pid: None)
         self._asleep: dict[_Place, Opened] = {}  # of drivers that reading wakes
-        self._looked_at: set[int] = set()  # those that are there, and were looked at once
+        # When the scan began that looked at each process, of those that are there.
+        self._looked_ns: dict[int, int] = {}
         self._took_ns = 0
         self._said = ""
         # A container's own procfs hides the others. The node's, mounted there, is of a namespace
@@ -257,13 +261,20 @@ class HandleScanner:
         was_open = {
             pid for of_minor in (before.pids.values() if before else ()) for pid in of_minor
         }
+        # Only after complete scans is a client that is found now known to be new since then.
+        looked_ns = {pid: self._looked_ns[pid] for pid in pids if pid in self._looked_ns}
+        since_ns: int | None = None
+        if before and not (before.refused or before.left or before.stale):
+            since_ns = min(looked_ns.values(), default=before.begun_mono_ns)
+        others = [pid for pid in looked_ns if pid not in was_open]
+        others.sort(key=looked_ns.__getitem__)
+        waiting = frozenset(others[MOST_OTHERS:])
         kept, self._asleep = self._asleep, {}
-        looked_at, self._looked_at = self._looked_at.intersection(pids), set()
-        for pid in pids:
+        for pid in sorted(waiting.symmetric_difference(pids)):
             self._move()
             try:
                 self._look_at(pid, found, kept)
-                self._looked_at.add(pid)
+                looked_ns[pid] = begun_ns
             except OSError as error:
                 refused += error.errno in _REFUSED
                 if error.errno == errno.E2BIG:
@@ -271,15 +282,15 @@ class HandleScanner:
                 elif error.errno not in _REFUSED | _ENDED:
                     if before and pid in was_open:
                         found.keep(pid, before)
-                    elif pid not in looked_at:
+                    elif pid not in looked_ns:
                         found.cut.add(pid)  # it was never looked at
-        self._looked_at |= looked_at
-        # Only after a complete scan is a client that is found now known to be new since then.
-        was_complete = before and not (before.refused or before.left or before.stale)
+                if pid in looked_ns:
+                    looked_ns[pid] = begun_ns
+        self._looked_ns = looked_ns
         return HandleScan(
             found.by_minor(),
             begun_ns,
-            before.begun_mono_ns if before and was_complete else None,
+            since_ns,
             refused,
             int(isinstance(reply, Cut)),
             frozenset(found.cut),
