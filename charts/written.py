@@ -152,14 +152,21 @@ def _may_be_bare(value: Value) -> bool:
     return bool(value.default) and (value.optional or not isinstance(value.default, int | str))
 
 
+MONITORS = {"podMonitor", "serviceMonitor"}
+
+
 def table() -> str:
     """The values as Markdown, a table for each section."""
     parts = []
     for section in SECTIONS:
-        rows = (
-            f"| `{value.path}` | {_default(value.default)} | {_cell(value.about)} |\n"
-            for value in section.values
-        )
+        # What two monitors have alike is one row.
+        cells: dict[tuple[str, str, str], list[str]] = {}
+        for value in section.values:
+            of, _, name = value.path.partition(".")
+            alike = name if of in MONITORS else value.path
+            key = (alike, _default(value.default), _cell(value.about))
+            cells.setdefault(key, []).append(f"`{value.path}`")
+        rows = (f"| {', '.join(paths)} | {key[1]} | {key[2]} |\n" for key, paths in cells.items())
         parts.append(
             f"### {section.title}\n\n| value | default | meaning |\n| --- | --- | --- |\n"
             + "".join(rows)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 LONGEST = 35  # words of a sentence
 LONGEST_LIST = 60  # of one that lists things: a comma for each four words, or semicolons
-MOST = 24_500  # words of README.md and docs/, without blocks of code and the bars of tables
+MOST = 25_000  # words of README.md and docs/, without blocks of code and the bars of tables
 # What is not for users, and pages that are made from tables: who adds a metric or a setting to its
 # table need not look for words to take away.
 UNCOUNTED = {

@@ -112,8 +112,8 @@ POD = (
                 },
                 OBJECT,
                 "The memory is the budget of a node with 8 GPUs (docs/decisions.md). The CPU is "
-                "mostly the driver's: its calls took 14 ms a second for an H100 "
-                "(docs/performance.md). A limit on CPU would make cycles late; there is none.",
+                "mostly the driver's (docs/performance.md). A limit on CPU would make cycles late; "
+                "there is none.",
             ),
             Value(
                 "livenessProbe",

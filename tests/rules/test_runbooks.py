@@ -59,7 +59,7 @@ def test_a_runbook_begins_with_who_is_hit_by_a_command_and_a_query(path: Path) -
     text = path.read_text()
     assert re.match(rf"# {path.stem}\n\n(Alert labels: .*\n\n)?## Who is hit\n\n```sh\n", text)
     hit, typed = section(path, "Who is hit"), section(path, "What to type")
-    plain = "\n\nWithout Kubernetes, there:\n\n```sh\n"
+    plain = "\n\nWithout Kubernetes:\n\n```sh\n"
     assert (plain in hit) == (path.stem not in OF_PODS)
     assert hit.count("```sh") == 1 + (plain in hit)
     assert "```promql" in hit
