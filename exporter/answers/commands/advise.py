@@ -1,5 +1,6 @@
 """The command ``advise``: what each workload should ask for, by what a Prometheus saw of it."""
 
+import shutil
 import time
 from argparse import ArgumentParser, Namespace
 from functools import partial
@@ -9,7 +10,7 @@ from exporter.answers.prometheus.advice import advised
 from exporter.answers.prometheus.ranges import add_range, range_of
 from exporter.answers.terminal.access import add_arguments as add_access
 from exporter.answers.terminal.access import far_namespace, far_prometheus
-from exporter.console.output import say, warn
+from exporter.console.output import is_terminal, say, warn
 from exporter.console.progress import progress
 from exporter.httpclient import NoAnswerError
 from exporter.shown.printable import clean, printable
@@ -43,7 +44,9 @@ def advise(arguments: Namespace) -> int:
             found = advised(prometheus, since_s, until_s, namespace, partial(_warn, arguments))
     except (NoAnswerError, ValueError) as error:
         return _refused(arguments, str(error))
-    say(printable(advice_report.written_as(arguments.format, found, since_s, until_s)))
+    width = shutil.get_terminal_size().columns if is_terminal() else None
+    said = advice_report.written_as(arguments.format, found, since_s, until_s, width)
+    say(printable(said))
     return _OK
 
 

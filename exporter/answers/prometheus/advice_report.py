@@ -30,10 +30,12 @@ _WORDS = {
 }
 
 
-def written_as(form: str, found: Found, since_s: int, until_s: int) -> str:
-    """The advice in one of ``FORMATS``."""
+def written_as(
+    form: str, found: Found, since_s: int, until_s: int, width: int | None = None
+) -> str:
+    """The advice in one of ``FORMATS``; a table in at most ``width`` columns, if that is given."""
     if form == "table":
-        return _table(found, since_s, until_s)
+        return _table(found, since_s, until_s, width)
     document = {
         "since": written(since_s),
         "until": written(until_s),
@@ -66,13 +68,11 @@ def _record(workload: Workload, advice: Advice) -> dict[str, Any]:
     }
 
 
-def _table(found: Found, since_s: int, until_s: int) -> str:
+def _table(found: Found, since_s: int, until_s: int, width: int | None) -> str:
     lines = [_HEAD, *(_line(*one) for one in found.advice)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = (
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    rows = _rows(lines)
+    if width is not None and max(map(len, rows)) > width:
+        rows = _narrow(lines)
     body = "\n".join(rows)
     advice = [one for _, one in found.advice]
     reasons = sorted({one.outcome.reason for one in advice if one.outcome.reason})
@@ -81,6 +81,26 @@ def _table(found: Found, since_s: int, until_s: int) -> str:
     if found.first_s - since_s > _SOON_S:
         span += f", of which nothing is known before {written(int(found.first_s))}"
     return f"{span}\n\n{body}\n\n{_freed(advice)}{notes}{_unknown_steps(advice)}"
+
+
+def _rows(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def _narrow(lines: Sequence[Sequence[str]]) -> list[str]:
+    """The rows with the workload above its figures and the request, which is copied, below them."""
+    head, *figures = _rows([line[1:-1] for line in lines])
+    found = [f"{lines[0][0]}", f"  {head}", f"    {lines[0][-1]}"]
+    above = ""
+    for line, figure in zip(lines[1:], figures, strict=True):
+        found += [line[0]] if line[0] != above else []
+        above = line[0]
+        found += [f"  {figure}", *([f"    {line[-1]}"] if line[-1] else [])]
+    return found
 
 
 def _unknown_steps(advice: Sequence[Advice]) -> str:

@@ -52,3 +52,16 @@ def test_memory_that_never_changes_is_not_said_to_be_more_than_that() -> None:
         "preallocated: it always holds the same large part of its limit, as vLLM and JAX do: what "
         "it needs of that is not known\n"
     ) in said(flat)
+
+
+def test_in_80_columns_names_and_what_is_copied_are_whole() -> None:
+    workload = Workload("", "inference-of-the-team", "Deployment", "chat-13b-with-a-name", "server")
+    advice = replace(LESS, scheme="vke-mgpu")
+    found = Found([(workload, advice), (workload, replace(advice, resource=Resource.MEMORY))], 0)
+
+    narrow = written_as("table", found, 0, 86_400, 80).splitlines()
+    wide = written_as("table", found, 0, 86_400, 200).splitlines()
+    assert max(map(len, wide)) > 80 >= max(map(len, narrow))
+    assert "inference-of-the-team/Deployment/chat-13b-with-a-name server" in narrow
+    assert "    vke.volcengine.com/mgpu-core: 12" in narrow
+    assert wide == written_as("table", found, 0, 86_400).splitlines()
