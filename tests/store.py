@@ -51,21 +51,24 @@ class Store:
     """A Prometheus without targets. ``query`` asks it as of a time."""
 
     def __init__(
-        self, folder: Path, rules: Sequence[Path] = (), program: str = "prometheus"
+        self,
+        folder: Path,
+        rules: Sequence[Path] = (),
+        program: str = "prometheus",
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
-        config = folder / "prometheus.yml"
+        file = folder / "prometheus.yml"
         kept = {"tsdb": {"out_of_order_time_window": "100d"}}  # what rules record comes later
-        config.write_text(
-            json.dumps({"rule_files": [str(path) for path in rules], "storage": kept})
-        )
+        wanted = {"rule_files": [str(path) for path in rules], "storage": kept, **(config or {})}
+        file.write_text(json.dumps(wanted))
         self._shown: dict[object, set[Labels]] = {}  # by what wrote them
         self._process = subprocess.Popen(
             [
                 program,
-                f"--config.file={config}",
+                f"--config.file={file}",
                 f"--storage.tsdb.path={folder / 'tsdb'}",
                 "--storage.tsdb.retention.time=100y",
                 f"--web.listen-address={self.address}",

@@ -131,7 +131,7 @@ def _node(of: Sums, below: Mapping[str, Sequence[Line]]) -> Line:
         children=tuple(children),
         gpus=of.gpus or 1.0,
         watts=of.watts,
-        marks=(Mark(MarkKind.LOST, said),) if lost else (),
+        marks=(Mark(MarkKind.UNREADABLE, said),) if lost else (),
         details=tuple((name, f"{count:.0f}") for name, count in counts if count is not None),
     )
 

@@ -21,12 +21,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.program("prometheus")]
 
 GIB = 1 << 30
 SMALL, LARGE = 12, 240  # nodes
-LOST = 3  # the node with a lost card
+LOST = 3  # the node with a lost card, and no pods
 ROWS = 10
 
 
-def page(node: int, pods: int = 2) -> str:
+def page(node: int) -> str:
     """A node with one card; node n uses n thousandths of it, which two pods share."""
+    pods = 0 if node == LOST else 2
     uuid = f"GPU-{node:08x}-0000-0000-0000-000000000000"
     card = f'gpu="0",uuid="{uuid}"'
     core = node / 1000
@@ -128,15 +129,15 @@ def test_the_largest_come_first_and_sums_are_of_all(stores: Mapping[int, Store])
     whole = sum(range(LARGE)) - LOST
     assert view.totals.core == pytest.approx(whole / 1000)
     assert view.totals.memory == (LARGE - 1) * GIB
-    assert (view.totals.gpus, view.totals.lost, view.pods) == (LARGE - 1, 1, 2 * LARGE)
+    assert (view.totals.gpus, view.totals.lost, view.pods) == (LARGE - 1, 1, 2 * LARGE - 2)
     largest_one = find(view.lines, name(LARGE - 1)).core
     assert largest_one.value == pytest.approx(0.239)
     assert largest_one.limit == 0.5
-    assert find(view.lines, name(LOST)).marks[0].kind == "lost"
+    assert find(view.lines, name(LOST)).marks[0].kind == "unreadable"
     assert f"the largest of {LARGE}" in view.lines[1].name
     teams = view.lines[0].children
     assert [line.name for line in teams] == ["team-0", "team-1"]
-    assert teams[0].core.value == pytest.approx(sum(range(LARGE)) / 2000)
+    assert teams[0].core.value == pytest.approx(whole / 2000)
 
 
 def test_by_memory_others_are_the_largest(stores: Mapping[int, Store]) -> None:
@@ -155,6 +156,10 @@ def test_a_node_that_is_open_has_its_cards_and_pods(stores: Mapping[int, Store])
     assert card.core.value == pytest.approx((LARGE - 1) / 1000)
     assert {pod.name for pod in card.children} >= {f"team-0/server-0-of-{LARGE - 1}"}
     assert not find(view.lines, name(LARGE - 2)).children
+    feed.look(Look(rows=ROWS, opened=frozenset({(name(LOST),)})))
+    alone = view_of(feed.read(), feed.name)
+    assert find(alone.lines, name(LOST)).children[0].marks[0].kind == "unreadable"
+    assert alone.troubles == ()
 
 
 def test_a_namespace_that_is_open_has_its_largest_pods(stores: Mapping[int, Store]) -> None:
@@ -186,8 +191,8 @@ def test_one_namespace_of_a_fleet(stores: Mapping[int, Store]) -> None:
 
     assert nodes_of(view)[0] == name(LARGE - 1)
     assert len(nodes_of(view)) == ROWS
-    assert view.totals.core == pytest.approx(sum(range(LARGE)) / 2000)
-    assert (view.totals.gpus, view.pods) == (LARGE, LARGE)
+    assert view.totals.core == pytest.approx((sum(range(LARGE)) - LOST) / 2000)
+    assert (view.totals.gpus, view.pods) == (LARGE - 1, LARGE - 1)
 
 
 def test_what_rules_record_of_namespaces_is_read_where_it_is(tmp_path: Path) -> None:
@@ -209,8 +214,10 @@ def test_once_all_is_printed_a_few_nodes_after_the_others(
     assert print_once(feed_of(stores[SMALL]), 0) == TROUBLE  # a card is lost
 
     said = capsys.readouterr().out
-    for node in range(SMALL):
+    for node in set(range(SMALL)) - {LOST}:
         assert said.count(f"team-1/server-1-of-{node} ") == 1, node
+    assert said.count(f"{name(LOST)} 0 L4") > 0
+    assert "no series" not in said
     assert said.index("namespaces") < said.index(name(SMALL - 1)) < said.index("server-1-of-0 ")
 
 

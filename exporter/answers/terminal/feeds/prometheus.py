@@ -118,7 +118,7 @@ class PrometheusFeed:
         some = "|".join(map(re.escape, instances))
         self._chosen = (f"instance=~{quoted(some)}",) if instances else ()
         found = self._owners()
-        if not found:
+        if not found and not self._chosen:  # a node that was chosen may have no pods
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
             why = "does this Prometheus scrape exporters, and has a pod a GPU?"
             said = f"there are no series of {where} now: {why}"
@@ -207,7 +207,7 @@ class PrometheusFeed:
     def _devices(self, uuids: Iterable[str]) -> list[Series]:
         """The samples of the pods' devices, or of all. Some may read those of no device."""
         known = set(filter(None, uuids))
-        if not known:
+        if not known and (self._namespace or not self._chosen):
             return []
         names = [f"mgpu_device_{name}" for name in _DEVICE]
         some = "|".join(map(re.escape, sorted(known)))
