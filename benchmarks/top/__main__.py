@@ -3,7 +3,7 @@
 The nodes are those of the fleet's benchmark: some are simulated, and all others are their twins
 under other names. A real Prometheus has their last minutes, and what the shipped rules of a minute
 record of them. Each command is a process of its own. Of it are told the seconds of CPU, the memory
-at most, and when the first line came; of the store the questions, samples and seconds of CPU.
+at most, and when the first line came; of the store the questions and the seconds of CPU.
 ``--base=DIR`` asks the same by the code there, beside it.
 """
 
@@ -36,7 +36,6 @@ COMMANDS = {
     "why": ["why"],
     "top, all": ["top", "--once"],
 }
-_SAMPLES = "prometheus_engine_query_samples_total"
 _QUESTIONS = "prometheus_http_requests_total"
 _MIB = 1 << 20
 
@@ -49,7 +48,6 @@ class Cost(NamedTuple):
     first_s: float
     wall_s: float
     questions: int
-    samples: int
     store_s: float
     said: str
 
@@ -57,7 +55,7 @@ class Cost(NamedTuple):
         return (
             f"{self.own_s:6.2f} s of CPU {self.mib:5.0f} MiB, begins after {self.first_s:5.1f} s, "
             f"ends after {self.wall_s:5.1f} s; store {self.questions:4} questions "
-            f"{self.samples / 1e6:6.3f} M samples {self.store_s:6.2f} s of CPU; {self.said}"
+            f"{self.store_s:6.2f} s of CPU; {self.said}"
         )
 
 
@@ -67,16 +65,16 @@ def simulated(number: int) -> tuple[Samples, Samples]:
     return pages(number)
 
 
-def written(number: int, of: int) -> Iterator[bytes]:
+def written(number: int, of: int, length_s: int = LENGTH_S) -> Iterator[bytes]:
     """The series of a node: counters grow as they grew at the end, gauges stay."""
     last, before = simulated(number % of)
     target = Target({"job": "mgpu-exporter", "instance": name(number), "cluster": "fleet"})
     twin = "" if number < of else f"-{number}"
-    ages = range(LENGTH_S, -1, -EVERY_S)
+    ages = range(length_s, -1, -EVERY_S)
     for labels, value in last.items():
         own = {key: text + twin if key in {"uuid", "pod"} else text for key, text in labels}
         pace = (value - before.get(labels, value)) / CYCLE_S if own["__name__"] in COUNTERS else 0
-        first = value + LENGTH_S * abs(pace)
+        first = value + length_s * abs(pace)
         samples = [((AT - age) * 1000, struct.pack("<d", first - age * pace)) for age in ages]
         yield sent(target.label(own), samples)
 
@@ -100,7 +98,7 @@ def _lately(labels: Labels, value: float) -> bytes:
 
 def cost(store: Store, command: list[str], code: Path, *, first: bool) -> Cost:
     """Runs a command to its end, or with ``first`` until its table has begun."""
-    before, before_s = told(store), _cpu_s(store.pid)
+    before, before_s = questions(store), _cpu_s(store.pid)
     begun, lines = time.perf_counter(), list[str]()
     first_s = own_s = most = 0.0
     line = [sys.executable, "-m", "exporter", *command, f"--prometheus=http://{store.address}"]
@@ -118,14 +116,12 @@ def cost(store: Store, command: list[str], code: Path, *, first: bool) -> Cost:
                 break
         _, _, used = os.wait4(process.pid, 0)
         process.returncode = 0
-    after = told(store)
     return Cost(
         own_s or used.ru_utime + used.ru_stime,
         (most or used.ru_maxrss * 1024) / _MIB,
         first_s,
         time.perf_counter() - begun,
-        round(after[_QUESTIONS] - before[_QUESTIONS]),
-        round(after[_SAMPLES] - before[_SAMPLES]),
+        questions(store) - before,
         _cpu_s(store.pid) - before_s,
         next((one for one in lines if one.startswith(("core", "team-a:"))), lines[-1])[:60],
     )
@@ -143,15 +139,17 @@ def _cpu_s(pid: int) -> float:
     return float(sum(psutil.Process(pid).cpu_times()[:2]))
 
 
-def told(store: Store) -> dict[str, float]:
-    """What the store says of the questions that it was asked."""
+def questions(store: Store) -> int:
+    """How many questions the store was asked."""
     with urllib.request.urlopen(f"http://{store.address}/metrics", timeout=60) as answer:
         page = answer.read().decode()
-    found = dict.fromkeys((_SAMPLES, _QUESTIONS), 0.0)
-    for family, labels, value in parsed(page):
-        if family in found and "/api/v1/query" in dict(labels).get("handler", "/api/v1/query"):
-            found[family] += value
-    return found
+    return round(
+        sum(
+            value
+            for family, labels, value in parsed(page)
+            if family == _QUESTIONS and "/api/v1/query" in dict(labels).get("handler", "")
+        )
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -32,7 +32,7 @@ _CARD = f"{_NODE}, uuid, exported_uuid"
 _NAMESPACE = "cluster, namespace, exported_namespace"
 _NAMED = f"{_NAMESPACE}, pod, exported_pod"
 _ON_NODE = f"{_NODE}, namespace, exported_namespace, pod, exported_pod"
-_WORKLOAD = f"{_NAMESPACE}, instance, owner_kind, owner_name"
+_OF_NODE = f"{_NAMESPACE}, instance"
 _CARDS = {
     "core": "mgpu_device_utilization_ratio",
     "core_limit": "mgpu_device_allocated_core_ratio",
@@ -49,8 +49,8 @@ _PODS = {
 _RECORDED = {
     "core": ("namespace:mgpu_core_seconds:sum_rate5m", ""),
     "core_limit": ("namespace:mgpu_allocated_core_seconds:sum_rate5m", ""),
-    "memory": ("namespace_workload:mgpu_memory_used_bytes:sum", _WORKLOAD),
-    "pods": ("namespace_workload:mgpu_pods:count", _WORKLOAD),
+    "memory": ("namespace_instance:mgpu_memory_used_bytes:sum", _OF_NODE),
+    "pods": ("namespace_instance:mgpu_pods:count", _OF_NODE),
 }
 AS_RECORDED = "averages of 5 minutes, as the recording rules have them"
 NOT_RECORDED = "of now: this Prometheus has not what rules/mgpu-recording.yaml records"
@@ -89,13 +89,11 @@ class FleetSums:
 
     def read(self, look: Look) -> Fleet:
         """What the screen shows of the fleet."""
-        totals = self._one(self._totals())
         found = self._found(look.needle) if look.needle else None
-        nodes = self._nodes(look, found)
         namespaces, remark = ((), "") if self._namespace else self._namespaces(look, found)
         return Fleet(
-            totals=totals,
-            nodes=nodes,
+            totals=self._one(self._totals()),
+            nodes=self._nodes(look, found),
             namespaces=namespaces,
             pods=dict(self._opened(look, namespaces)),
             found=self._rows({"pods": found.most}, "") if found else (),
@@ -123,8 +121,12 @@ class FleetSums:
         return f"count(count by (cluster, instance) ({self._there()}))"
 
     def _totals(self) -> dict[str, str]:
-        said = {"nodes": self._count_of_nodes(), "pods": f"count({self._pods(_POD)})"}
+        said = {"nodes": self._count_of_nodes()}
         said["simulated"] = f"max({self._prometheus.selector([SIMULATED])})"
+        if self._namespace or not self._is_recorded:
+            said["pods"] = f"count({self._pods(_POD)})"
+        else:
+            said["pods"] = f"sum({self._recorded(*_RECORDED['pods'])})"
         if self._namespace:
             used = self._pods(
                 "mgpu_container_allocated_gpus", by="cluster, instance, uuid, exported_uuid"
@@ -134,6 +136,8 @@ class FleetSums:
         reasons = self._prometheus.selector(["mgpu_device_unattributed_core_seconds_total"])
         rate = f"max by ({_CARD}, reason) (rate({reasons}[1m]))"
         every = self._pods(_POD, by=_NAMESPACE)
+        if self._is_recorded:
+            every = f"count by ({_NAMESPACE}) ({self._recorded(*_RECORDED['core'])})"
         return (
             said
             | {name: f"sum({self._cards(family)})" for name, family in _CARDS.items()}
@@ -182,9 +186,9 @@ class FleetSums:
                 for name, how in _RECORDED.items()
             }
             rows = self._rows(summed, f"topk({most}, {summed[_key(look)]})")
-            if rows or found:
+            if rows:
                 return rows, AS_RECORDED
-            self._is_recorded = False
+            self._is_recorded = found is not None  # no namespace has the filter in its name
         summed = {
             name: f"sum by ({_NAMESPACE}) ({self._some(family, patterns)})"
             for name, family in _PODS.items()
@@ -194,7 +198,7 @@ class FleetSums:
         key = f"({summed[_key(look)]} or 0 * {summed['pods']})"
         return self._rows(summed, f"topk({most}, {key})"), NOT_RECORDED
 
-    def _recorded(self, name: str, by: str, patterns: Iterable[str]) -> str:
+    def _recorded(self, name: str, by: str, patterns: Iterable[str] = ("",)) -> str:
         every = " or ".join(
             self._prometheus.selector([name], *filter(None, [one])) for one in patterns
         )
