@@ -33,7 +33,7 @@ pytestmark = [
 BOARDS = sorted(path.stem.removeprefix("mgpu-") for path in PATHS)
 LENGTH_S, RANGE_S = 900, 300  # what is written, and what is looked at
 SHARDS, VICTORIA = "shards", "VictoriaMetrics"
-PANELS_OF_VICTORIA = {"What each namespace pays", "Workloads now"}
+PANELS_OF_VICTORIA = {"What each namespace pays"}
 """Of which VictoriaMetrics 1.79 has other answers (docs/scaling.md)."""
 
 Answer = Mapping[frozenset[tuple[str, str]], Mapping[float, float]]
