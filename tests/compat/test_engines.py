@@ -165,7 +165,7 @@ def test_rules_record_the_same(engines: Engines) -> None:
 @pytest.mark.parametrize("board", BOARDS)
 def test_boards_show_the_same(board: str, engines: Engines) -> None:
     asked: dict[str, list[tuple[str, Mapping[str, str]]]] = {}
-    for one in requests(board, RANGE_S):
+    for one in requests(engines.whole, board, RANGE_S):
         asked.setdefault(one.panel, []).append((one.path, one.arguments))
 
     found = differing(engines, asked)
