@@ -77,6 +77,7 @@ def reads(device: Device, turns: list[Turn]) -> list[Read]:
         device.wall_us += step_s * SECOND
         device.pass_time(round(wait_s * SECOND / 2))
         if not cursor.is_due(EVERY_NS):
+            cursor.note_rates()
             if len(found) % 2:
                 cursor.look()
         elif windows := cursor.next():
@@ -137,6 +138,26 @@ def test_windows_are_contiguous_and_nothing_is_counted_twice(random: Random) -> 
         woken = sum(b[2] is not None and a[2] is None for a, b in pairwise(turns))
         worked_ns = (device.worked + device.period + woken * device.period // 2) * 1000
         assert sum(w.busy.core or 0 for w in windows) <= worked_ns
+
+
+@dataclass
+class EncodingDevice(Device):
+    """A device whose encoder has a rate and no ring, and works in each second second."""
+
+    def utilization(self, engine: str) -> float | None:
+        encoder = 80.0 * (self.mono // SECOND % 2)
+        return encoder if engine == "encoder" else super().utilization(engine)
+
+
+def test_an_encoder_without_a_ring_is_asked_each_second_and_the_rest_as_seldom_as_else() -> None:
+    device = EncodingDevice("samples", "wall")
+    turns: list[Turn] = [(1.0, 0, 7)] * 60
+
+    found = reads(device, turns)
+
+    assert len(found) <= len(reads(Device("samples", "wall"), turns))
+    busy_ns = sum(w.busy.encoder or 0 for read in found for w in read.windows)
+    assert abs(busy_ns - 0.4 * sum(read.observed_ns for read in found)) < SECOND * 1000
 
 
 class CallFailedError(Exception):

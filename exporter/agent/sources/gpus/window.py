@@ -50,6 +50,7 @@ LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that w
 FIRST_PERIOD_US = 166_667  # until the ring's own is known: the shortest that NVIDIA documents
 LONGEST_PERIOD_US = 1_000_000  # likewise the longest, "depending on the product"
 NEW_PERIOD = 0.05  # a period is another one if it differs by more than this share
+MOST_RATES = 64  # between two reads: one a second
 GAPS = 9  # the period is the median of so many newest gaps between samples
 DRIFT_US = 100_000  # the ring's clock may gain so much on the monotonic one in one window
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
@@ -95,6 +96,7 @@ class WindowCursor:
         self._read_us: int | None = None  # when samples were read last; None: read at once
         self._longest_us = 0.0  # between two reads; 0: the ring's depth is not known
         self._is_asked_seldom = self._is_between = False
+        self._rates: dict[str, deque[float]] = {}  # since the last read, of engines without a ring
         self._idle_since_us: dict[str, int] = {}  # encoder or decoder: when its ring was read
         self._learn_at_us, self._learn_in_us = 0, RELEARN_US
         self.rows_read_us = 0  # when rows were read last, in µs of the monotonic clock
@@ -106,7 +108,7 @@ class WindowCursor:
     def is_due(self, every_ns: int) -> bool:
         """Whether to read now, if a read each ``every_ns`` is enough.
 
-        A ring is read in each cycle while its depth or its clock is not known, or if an engine has
+        A ring is read in each cycle while its depth or its clock is not known, or if the core has
         only a rate: that is of one moment.
         """
         mono_us = self._mono_us
@@ -116,6 +118,13 @@ class WindowCursor:
             return True
         every_us = min(every_ns / 1000, self._longest_us)
         return mono_us - self._read_us >= every_us - HALF_A_CYCLE_US
+
+    def note_rates(self) -> None:
+        """Notes the rates of engines without a ring: each is of one moment, and costs little."""
+        for engine, noted in self._rates.items():
+            percent = self._reader.utilization(engine)
+            if percent is not None:
+                noted.append(min(max(percent, 0.0), 100.0))
 
     def look(self) -> frozenset[int]:
         """The processes that have worked since the last read or look. Their rows are kept."""
@@ -448,6 +457,8 @@ class WindowCursor:
         nobody looks. What a hidden process did there meanwhile is entered when it is found.
         """
         begin_us, end_us = parts[0].begin_us, parts[-1].end_us
+        if engine in self._rates:
+            return self._busy(engine, parts, None)
         idle_since_us = self._idle_since_us.get(engine)
         depth_us = self._longest_us * PARTS_OF_RING
         was_read = idle_since_us == self._cursor_us
@@ -482,7 +493,10 @@ class WindowCursor:
             percent = self._reader.utilization(engine)
             if percent is None:
                 return [None] * len(parts)
-            percent = min(max(percent, 0.0), 100.0)
+            rates = self._rates.get(engine, deque[float]())
+            rates.append(min(max(percent, 0.0), 100.0))
+            percent = sum(rates) / len(rates)
+            rates.clear()
             return [int(part.observed_ns * percent / 100) for part in parts]
         busy: list[int | None] = []
         for part in parts:
@@ -497,16 +511,21 @@ class WindowCursor:
         # seldom, once a driver has shown what it keeps.
         if not self._is_asked_seldom or mono_us < self._learn_at_us:
             return
-        depths = []
+        depths: list[float] = []
+        rates: dict[str, deque[float]] = {}
         for engine in QUANTITIES:
             samples = self._reader.busy_samples(engine, 0)
             if samples:
                 (first_us, _), (last_us, _) = samples[0], samples[-1]
                 # After a step of its clock the stamps say more than the ring holds.
                 depths.append(min(last_us - first_us, (len(samples) - 1) * self._period_us))
-            elif self._reader.utilization(engine) is not None:
+            elif self._reader.utilization(engine) is None:
+                continue
+            elif engine == "core":
                 depths.append(0)
-        self._longest_us = min(depths, default=0) / PARTS_OF_RING
+            else:
+                rates[engine] = self._rates.get(engine) or deque(maxlen=MOST_RATES)
+        self._longest_us, self._rates = min(depths, default=0) / PARTS_OF_RING, rates
         if self._learn_at_us:
             self._learn_in_us = min(4 * self._learn_in_us, RELEARN_MOST_US)
         self._learn_at_us = mono_us + self._learn_in_us

@@ -170,6 +170,7 @@ class NvmlDevice:
         is_due = self._is_due()
         if not is_due:
             self._energy.look()
+            self._cursor.note_rates()
         self._cursor.absent_until_us = self._presence.absent_until_us
         # If a later call fails, the next reading has what was cut here.
         self._cut += self._windows() if is_due else ()
