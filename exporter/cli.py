@@ -31,7 +31,7 @@ _FIRST_LOOK = (
 )
 
 
-_ALL = "--help-all"
+_ALL, _CHECK = "--help-all", "check"
 _GONE = {"snapshot": ["top", "--once"]}  # a command that was, and what does the same
 _ALSO = "It takes the settings of serve, too: mgpu-exporter serve --help-all."
 _MORE = f"All settings: mgpu-exporter serve {_ALL}, or docs/configuration.md."
@@ -80,7 +80,7 @@ _COMMANDS = {
     for command in (
         _Command(_SERVE, "serve the metrics; the default, if no command is given"),
         _Command("top", "show GPUs, pods and processes, live", wing=_ANSWERS, here=True),
-        _Command("check", "check this node as serve would use it, and report the problems found"),
+        _Command(_CHECK, "check this node as serve would use it, or a running exporter (--url)"),
         _Command(_CHECK_CONFIG, "report all problems of the configuration, and start nothing"),
         _Command(
             "record",
@@ -142,6 +142,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is handled
         status: int = function(settings, reread=lambda: read_settings(_flags(arguments)))
         return status
+    if command.name == _CHECK and arguments.url:
+        from exporter.answers.commands.check_exporter import check_exporter  # noqa: PLC0415
+
+        function = lambda _, arguments: check_exporter(arguments)  # noqa: E731
     if command.wing != _ANSWERS:
         return without_traceback(lambda: function(settings, arguments))
     if not command.here:
@@ -213,6 +217,10 @@ def _parser(known: Collection[str] = tuple(_COMMANDS), *, full: bool = False) ->
         )
         if name in known:
             command.add_arguments(own)
+        if name in known and name == _CHECK:
+            from exporter.answers.terminal.access import add_arguments as add_access  # noqa: PLC0415
+
+            add_access(own)
         if name in known and command.settings:
             first = () if name != _SERVE else every if full else FIRST
             add_arguments(own, shown=first)

@@ -218,11 +218,11 @@ def test_a_commands_own_flags_may_stand_before_it(capsys: pytest.CaptureFixture[
         ("serve extra", "unexpected argument of serve: extra"),
         ("serve -x", "unexpected argument of serve: -x"),
         (
-            "check --url http://node:10045 -v",
+            "record --url http://node:10045 -v",
             (
-                "no flag of check: --url; it is one of top, why, and check looks at the machine "
-                "that it runs on: run it there\n"
-                "mgpu-exporter: unexpected argument of check: -v"
+                "no flag of record: --url; it is one of top, check, why, and record looks at the "
+                "machine that it runs on: run it there\n"
+                "mgpu-exporter: unexpected argument of record: -v"
             ),
         ),
         ("top --since=7d", "no flag of top: --since; it is one of bill, why, advise"),
