@@ -27,9 +27,12 @@ OPEN = {
     "*-read proc/N/fdinfo/N-back-once": "a counter that steps back is behind for a second",
     # The ids of cards become other valid ids: card B's files are read for card A.
     "*-read sys/class/kfd/kfd/topology/nodes/N/gpu_id-back-*": "an id is another card's",
-    # Nothing of the pod was seen yet: as of every pod before its first process, its core is 0.
-    "i915-list proc/N/fd-*": "a pod whose first process cannot be looked at has no card",
-    "xe-list proc/N/fd-*": "likewise",
+    # Who shares a partition keeps its part of those that are known to be there.
+    "amd-partitions-read */mem_banks/N/properties-refused-*": "a board in parts is taken for whole",
+    "nvidia-call nvml.nvmlDeviceGetUUID-failed-*": "a card that has no name now is a lost one",
+    "xe-read sys/class/drm/card0/device/vendor-ENODEV-*": "a card without a vendor is another one",
+    "amd-partitions-list *": "a pod without a card leaves its part to those on the partition",
+    "*-read */hwmon/hwmon*/name-cut-*": "a part of a name is another sensor's",
 }
 MENDED = (
     "amd-list proc-EIO-ever",
@@ -79,6 +82,10 @@ def test_what_was_mended_holds() -> None:
     assert [each for cell in mended for each in wrong(cell)] == []
 
 
+@pytest.mark.slow
+@pytest.mark.program("cc")
 def test_what_is_open_is_a_cell() -> None:
-    names = [str(cell) for cell in (*cells("amd"), *cells("i915"))]
+    nodes = {pattern.partition("-read")[0].partition("-call")[0] for pattern in OPEN}
+    nodes = {node.partition("-list")[0] for node in nodes} - {"*"} | {"amd", "i915"}
+    names = [str(cell) for node in nodes for cell in cells(node)]
     assert [pattern for pattern in OPEN if not matching(names, pattern)] == []

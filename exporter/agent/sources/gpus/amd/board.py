@@ -180,6 +180,7 @@ class AmdBoard:
         own = ActivitySample(None, None) if self._parts else sample
         window = self._whole.window(own._replace(covers_ns=covers_ns))
         is_unread = sample.core is None and "gpu_busy_percent" in self._unread
+        is_unread = is_unread or self._whole.found.refused
         if window and is_unread and isinstance(self._whole, ClientDevice):
             both = window.unmeasured_pids | self._whole.computing
             return window._replace(unmeasured_pids=both)
@@ -369,8 +370,10 @@ def _percent_of(content: bytes) -> float:
 
 def _as_held(memory: DeviceMemory) -> DeviceMemory:
     """The memory, of which that is in use which its processes hold; None if they are not known."""
-    held = (process.used_bytes or 0 for process in memory.processes or ())
-    return replace(memory, used_bytes=None if memory.processes is None else sum(held))
+    held = [process.used_bytes for process in memory.processes or ()]
+    known = [size for size in held if size is not None]
+    is_known = memory.processes is not None and len(known) == len(held)
+    return replace(memory, used_bytes=sum(known) if is_known else None)
 
 
 def _has_worked(window: Window | None) -> bool:

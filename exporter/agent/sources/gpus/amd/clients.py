@@ -109,7 +109,7 @@ class ClientDevice:
         if scan is None:
             return self._kfd.window(sample) if self.has_occupancy else None
         use = self._clients.read(scan, self._clock.monotonic_ns())
-        memory = held_by(use.clients, self.device, None, scan.cut, self._regions)
+        memory = held_by(use.clients, self.device, None, scan.cut | use.unread, self._regions)
         self._held = {p.pid: p.used_bytes for p in memory.processes or ()}
         window = self._kfd.window(sample)
         if window is None or self._blind:

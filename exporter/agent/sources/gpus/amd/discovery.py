@@ -10,7 +10,7 @@ from os.path import isdir
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.agent.sources.door import Refused
+from exporter.agent.sources.door import Refused, UnreadError
 from exporter.agent.sources.gpus.amd.kfd import KFD, KfdNode, read_topology
 from exporter.agent.sources.gpus.drm.discovery import FIRST_RENDER, PCI_ADDRESS, is_apu, minors_in
 from exporter.agent.sources.gpus.sysfs import (
@@ -210,7 +210,9 @@ def _boards(drm: Path) -> Mapping[str, Path]:
         place = folder.resolve()  # a card's number may be another board's later, its place not
         if PCI_ADDRESS.fullmatch(address := place.name.lower()):
             found.setdefault(address, place)
-    reads.require()  # one that is missing here would be another source's, or have gone
+    # One that is missing here would be another source's, or have gone.
+    if reads.unread:
+        raise UnreadError(reads.said)
     return found
 
 

@@ -26,6 +26,7 @@ from exporter.agent.sources.gpus.sysfs import (
 
 KFD = "class/kfd/kfd"
 LONGEST_LIST = 65_536  # KFD has no more processes: a PASID has 16 bits
+LONGEST_NUMBER = 56  # bits: more bytes or microseconds than any process has
 LOCAL_HEAPS = {1, 2}  # HSA_MEM_HEAP_TYPE_FB_PUBLIC, _FB_PRIVATE: the device's own memory
 
 
@@ -164,4 +165,6 @@ def _sum(paths: Sequence[str]) -> Reply[int]:
                 return reply
             case Cut():
                 return Failed(errno.EBADMSG)
+    if sum(found) >> LONGEST_NUMBER:
+        return Failed(errno.EBADMSG)
     return Whole(sum(found)) if found else Absent()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from exporter.agent.sources import door
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
+from exporter.agent.sources.gpus.drm.descriptors import BEGINS
 from exporter.agent.sources.gpus.drm.discovery import COPY, role_of
 from exporter.agent.sources.gpus.drm.fdinfo import LONGEST, DrmClient, EngineUsage, parse
 from exporter.agent.sources.gpus.drm.holders import Handle, HandleScan
@@ -222,12 +223,14 @@ class ClientUse(NamedTuple):
     """One read of a device's clients: each with the pid of the youngest process that has it open.
 
     ``used``: pid → quantity → nanoseconds since the last read. ``cut``: processes of owners of whom
-    not all clients that may have worked were asked.
+    not all clients that may have worked were asked. ``unread``: those whose clients could not be
+    read now, so that it is not known what they hold either.
     """
 
     clients: Collection[tuple[int, DrmClient]]
     used: Mapping[int, Mapping[str, int]]
     cut: frozenset[int] = frozenset()
+    unread: frozenset[int] = frozenset()
 
 
 class DeviceClients:
@@ -246,6 +249,7 @@ class DeviceClients:
         self._handles: dict[Key, list[Handle]] = {}  # of each client that was not found ended
         self._newest: dict[Key, tuple[int, DrmClient]] = {}
         self._turns = ClientTurns()
+        self._unread: set[int] = set()  # pids, in this read
         self._read_ns = 0
 
     def read(self, scan: HandleScan, mono_ns: int) -> ClientUse:
@@ -255,10 +259,12 @@ class DeviceClients:
         passed_ns, self._read_ns = mono_ns - self._read_ns, mono_ns
         asked: dict[int, tuple[int, DrmClient]] = {}
         keys: dict[int, Key] = {}
+        self._unread.clear()
         for key in self._turns.take(mono_ns):
             read = self._ask(key)
             if read is None:
-                self._newest.pop(key, None)
+                if key in self._newest and self._newest[key][0] not in self._unread:
+                    del self._newest[key]
             elif read[1].client_id not in asked:
                 self._newest[key] = asked[read[1].client_id] = read
                 keys[read[1].client_id] = key
@@ -277,7 +283,9 @@ class DeviceClients:
                     role: ns if role == COPY else ns * passed_ns // since_ns
                     for role, ns in roles.items()
                 }
-        return ClientUse(tuple(self._newest.values()), by_process(spent, holders), self._turns.cut)
+        unread = frozenset(self._unread)
+        cut = self._turns.cut | unread
+        return ClientUse(tuple(self._newest.values()), by_process(spent, holders), cut, unread)
 
     def pause(self) -> None:
         """Notes that the device sleeps: its clocks may stop."""
@@ -313,6 +321,10 @@ class DeviceClients:
                     # The descriptor's number may be another file's by now.
                     if client is not None and client.pdev in self._addresses:
                         return handle.pid, client
-                case Absent() | Refused() | Failed():
+                    if client is None and not text.startswith(BEGINS):
+                        self._unread.add(handle.pid)
+                case Refused() | Failed():
+                    self._unread.add(handle.pid)
+                case Absent():
                     pass
         return None

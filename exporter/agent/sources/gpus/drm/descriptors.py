@@ -6,6 +6,7 @@ the kernel's own text. Only a DRM device says ``drm-driver`` there, and a device
 file system. A device that says nothing is asked if its mount is of the machine's memory.
 """
 
+import errno
 import os
 import re
 import stat
@@ -16,6 +17,7 @@ from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.gpus.drm.fdinfo import LONGEST, is_old_form
 
 DRM_MAJOR = 226
+BEGINS = b"pos:"  # fdinfo of any file
 _NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
 _DEVICES = "/dev/"
 _DRIVER = re.compile(rb"^drm-driver:[ \t]*([\w.-]{1,32})", re.MULTILINE)
@@ -39,12 +41,20 @@ class Opened(NamedTuple):
 
 
 def target_of(name: str, folder: int) -> str:
-    """Where a descriptor of an open folder ``fd`` leads, if that may be a device; else ""."""
-    match door.link(name, folder):
+    """Where a descriptor of an open folder ``fd`` leads, if that may be a device; else "".
+
+    Raises:
+        OSError: that is not known now.
+
+    """
+    reply = door.link(name, folder)
+    match reply:
         case Whole(target) | Cut(target):
             return target if target.startswith(_DEVICES) and name.isdecimal() else ""
-        case Absent() | Refused() | Failed():
+        case Absent():
             return ""
+        case Refused() | Failed():
+            raise OSError(reply.code, os.strerror(reply.code))
 
 
 def opened(root: str, pid: int, name: str, folder: int, target: str) -> Opened | None:
@@ -59,6 +69,8 @@ def opened(root: str, pid: int, name: str, folder: int, target: str) -> Opened |
     reply = door.read(f"{root}/{pid}/fdinfo/{name}", LONGEST)
     match reply:
         case Whole(text) | Cut(text):
+            if not text.startswith(BEGINS):
+                raise OSError(errno.EBADMSG, os.strerror(errno.EBADMSG))
             driver, client = _DRIVER.search(text), _CLIENT.search(text)
             is_old = is_old_form(text)
             if driver is None and not is_old and not (named and _is_in_memory(root, pid, text)):

@@ -137,7 +137,7 @@ class DrmDevice:
         found = self.found
         used = self._board.memory_used(shares_host=found.shares_host)
         regions = OF_AN_APU if found.shares_host else LOCAL
-        memory = held_by(use.clients, found.device, used, scan.cut, regions)
+        memory = held_by(use.clients, found.device, used, scan.cut | use.unread, regions)
         if used == 0 and any(process.used_bytes for process in memory.processes or ()):
             memory = replace(memory, used_bytes=None)  # they have some, and it is not all
         is_unknown = scan.blind or (self._says_nothing and not use.clients)
