@@ -71,6 +71,9 @@ class Store:
                 f"--config.file={file}",
                 f"--storage.tsdb.path={folder / 'tsdb'}",
                 "--storage.tsdb.retention.time=100y",
+                # An answer in the middle of a compaction lacked samples (Prometheus 3).
+                "--storage.tsdb.min-block-duration=10y",
+                "--storage.tsdb.max-block-duration=10y",
                 f"--web.listen-address={self.address}",
                 "--web.enable-remote-write-receiver",
                 "--log.level=error",

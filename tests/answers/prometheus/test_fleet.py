@@ -130,7 +130,7 @@ processes:
     memory: 4GiB
 """,
 }
-BEGIN = 1_700_000_000
+BEGIN = 1_700_007_200  # no midnight is in the range: a bill is the sum of its days
 BEFORE_S, LENGTH_S, CYCLE_S, EVALUATED_S = 300, 7200, 2, 120
 SINCE, UNTIL = BEGIN + BEFORE_S, BEGIN + BEFORE_S + LENGTH_S
 INTERVALS = (15, 60)
@@ -177,7 +177,7 @@ class SimulatedExporter:
 
     def __init__(self, name: str, folder: Path) -> None:
         self._name = name
-        self._clock = ManualClock()
+        self._clock = ManualClock(BEGIN * 10**9, (BEGIN - 1) * 10**9)
         scenario = folder / f"{name}.yaml"
         scenario.write_text(f"sample_period: 100ms{NODES[name]}")
         self._flags = {
