@@ -25,7 +25,7 @@ from exporter.answers.prometheus.client import (
     node_of,
     quoted,
 )
-from exporter.answers.prometheus.fleet import PLACE, STALE_S, UP_OF_TARGET, Fleet, last
+from exporter.answers.prometheus.fleet import DOWN, PLACE, STALE_S, UP_OF_TARGET, Fleet, last
 from exporter.answers.prometheus.lives import (
     CYCLES,
     START,
@@ -194,6 +194,7 @@ class _Reader:
             self._up[target] = set(self._fleet.up[target])
         self._read_unclear_steps()
         self._read_before_gaps()
+        self._read_down()
         self._read_away()
         if averaged := self._scrapes.averaged():
             raise ClaimedError(
@@ -526,6 +527,27 @@ class _Reader:
         self._index = Index(self._scrapes.targets.union(*found.values()))
         for end_s in sorted(found, reverse=True)[:_LOOK_BACKS]:
             self._take_closely(found[end_s], 2 * STALE_S, end_s)
+
+    def _read_down(self) -> None:
+        """The last pages of exporters that were down as the range began: their cards are there."""
+        if not self._fleet.down:
+            return
+        instances = "|".join(sorted(map(escape, self._fleet.down)))
+        cycles = self._prometheus.selector(
+            [self._fleet.cycles], self._of_these, f"instance=~{quoted(instances)}"
+        )
+        since_s = self._span.since_s
+        found: dict[int, set[Target]] = defaultdict(set)
+        for one in self._prometheus.at(f"max_over_time(timestamp({cycles}){DOWN})", since_s):
+            end_s = min(ceil(one.values[-1] / STALE_S) * STALE_S, since_s)
+            found[end_s].add(target_of(one.labels))
+        self._index = Index(self._scrapes.targets.union(*found.values()))
+        for end_s in sorted(found, reverse=True)[:_LOOK_BACKS]:
+            self._take_closely(found[end_s], 2 * STALE_S, end_s)
+        for target in self._fleet.up.keys() & set().union(*found.values()):
+            # It was known all the while; between its last page and the range nobody looked.
+            later = {at_s for at_s in self._up[target] if at_s > since_s}
+            self._up[target] = later | set(self._fleet.up[target])
 
     def _read_away(self) -> None:
         """The last samples of devices that were not read when the range began.

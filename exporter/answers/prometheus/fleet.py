@@ -35,6 +35,12 @@ PLACE = pattern(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 STALE_S = 300  # before a time, where Prometheus finds the last scrape
 UP_OF_TARGET = "up"  # of a target, by Prometheus itself
+DOWN = "[86400s:300s]"
+"""So far back the last page of an exporter is looked for that is down as a range begins.
+
+A bill is read day by day: what is down over midnight would else be nowhere until it is back. A
+machine that has not answered for longer was taken away, though somebody may still ask for it.
+"""
 _SELDOM_S = 120  # the longest usual time between two scrapes
 _UUIDS = ("uuid", "exported_uuid")
 _SHOWN = ", ".join(("__name__", "job", "instance", *_UUIDS, *NODE_LABELS))
@@ -55,7 +61,8 @@ class Fleet:
     ``names``: their families that were found. ``jobs``: who scrapes them. ``up``: when Prometheus
     knew of each target. ``fell``: in which steps a target began again. ``at_end``: the targets that
     are there at the end. ``old``: those whose last scrape before the range was long before it: a
-    gap began there, and what they counted from then on is not all of the range.
+    gap began there, and what they counted from then on is not all of the range. ``down``: the
+    addresses that Prometheus knew as the range began, and that had not answered for some minutes.
     """
 
     names: Collection[str]
@@ -65,6 +72,7 @@ class Fleet:
     fell: Mapping[Target, Collection[int]]
     at_end: Collection[Target]
     old: Collection[Target]
+    down: Collection[str]
 
     @property
     def cycles(self) -> str:
@@ -90,9 +98,15 @@ def read_fleet(prometheus: Prometheus, span: Span, families: Sequence[str]) -> F
         *prometheus.at(f"count by ({_SHOWN}) ({shown})", span.since_s),
     ]
     shows = [one.labels for one in found]
+    down = _down(prometheus, span, {labels.get("job", "") for labels in shows})
+    if down:
+        of_these = f"instance=~{quoted('|'.join(sorted(map(escape, down))))}"
+        before = f"last_over_time({prometheus.selector([*families, CYCLES], of_these)}{DOWN})"
+        away = prometheus.at(f"count by ({_SHOWN}) ({before})", span.since_s)
+        shows += [one.labels for one in away]
     names = {labels.get("__name__", "") for labels in shows}
     jobs = {labels.get("job", "") for labels in shows}
-    fleet = Fleet(names, jobs, groups_of(shows), {}, {}, (), ())
+    fleet = Fleet(names, jobs, groups_of(shows), {}, {}, (), (), down)
     if not shows:
         return fleet
     cycles = prometheus.selector([fleet.cycles], fleet.matcher)
@@ -111,7 +125,23 @@ def read_fleet(prometheus: Prometheus, span: Span, families: Sequence[str]) -> F
     before_s = span.since_s - _SELDOM_S
     late = prometheus.at(f"timestamp({cycles}) < {before_s}", span.since_s)
     old = {target_of(one.labels) for one in late}
-    return Fleet(names, jobs, fleet.groups, known, fell, at_end, old)
+    return Fleet(names, jobs, fleet.groups, known, fell, at_end, old, down)
+
+
+def _down(prometheus: Prometheus, span: Span, jobs: Collection[str]) -> set[str]:
+    """The addresses that were known as the range began, and had not answered for some minutes.
+
+    ``jobs``: those of the exporters that are known. Where none is, it is asked who had any before.
+    """
+    if not jobs:
+        before = prometheus.at(f"count by (job) (last_over_time({prometheus.selector([CYCLES])}{DOWN}))", span.since_s)
+        jobs = {one.labels.get("job", "") for one in before}
+    if not jobs:
+        return set()
+    of_jobs = f"job=~{quoted('|'.join(map(escape, sorted(jobs))))}"
+    up, pages = (prometheus.selector([name], of_jobs) for name in (UP_OF_TARGET, CYCLES))
+    found = prometheus.at(f"{up} == 0 unless on (job, instance) {pages}", span.since_s)
+    return {one.labels.get("instance", "") for one in found}
 
 
 def _began_again(prometheus: Prometheus, span: Span, fleet: Fleet, cycles: str) -> list[Series]:
