@@ -41,8 +41,7 @@ r          reverse the order           z    freeze the figures
 /          filter by part of a name, user or command
 Esc        no filter                   q    quit
 
-CORE       time in use, of one whole GPU, averaged over seconds; of
-           a node or a namespace without %: in GPUs
+CORE       time in use, of one whole GPU; without %: in whole GPUs
 OF ONE GPU the same as a bar; ┃ end of the allocation, ▓ beyond it
 LIMIT      the allocation, core and memory; 10%+ may use more where
            it is free; for a GPU: the sum of allocated core
