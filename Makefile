@@ -1,8 +1,7 @@
 # make run     set up what is missing and serve this node (or a simulated one where there is no GPU)
 # make demo    simulated nodes with a day of history, a Prometheus, Grafana if Docker is there; Ctrl-C ends it
 # make test    set up what is missing and run the tests but the slow ones: some minutes on two cores
-# make test-slow  run the tests marked slow, which start programs or simulate many minutes, and properties with
-#              four times as many cases
+# make test-slow  run the tests marked slow, which start programs or simulate many minutes
 # make test-random  try the properties with new random cases; a failure says how to repeat it
 # make check   what a change must pass: lint, types, layers, generated docs, all tests
 #              (WORKERS=4: tests side by side, as tests/conftest.py says unless given; WORKERS=0: one by one;
@@ -66,7 +65,7 @@ test: $(VENV)/.dev
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick --durations=25 --durations-min=2 $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.dev
-	$(PYTEST) -m "slow or hypothesis" $(PYTEST_ARGS)
+	$(PYTEST) -m slow $(PYTEST_ARGS)
 
 test-random: $(VENV)/.dev
 	$(PYTEST) -m hypothesis --hypothesis-profile=random $(PYTEST_ARGS)

@@ -34,9 +34,16 @@ def pattern(alert: str) -> str:
 
 _LAST_XID = f'topk(1, mgpu_device_xid_last_timestamp_seconds{{GPU,xid=~"{pattern(HARDWARE)}"}})'
 _VENDOR = "mgpu_device_info{GPU}"
+# Who holds something of it, or has what cannot be measured there. No pattern of names: some
+# stores look through all series for one.
+_ON_IT = " or ".join(
+    f"max_over_time(mgpu_{owner}_{family}{{GPU}}[1h])"
+    for owner in ("container", "group")
+    for family in ("processes", "unmeasured")
+)
 _WHO = (
     "topk(3, count by (namespace, exported_namespace, pod, exported_pod, kind, group) "
-    '(max_over_time({__name__=~"mgpu_(container|group)_(processes|unmeasured)",GPU}[1h]) > 0))'
+    f"(({_ON_IT}) > 0))"
 )
 
 

@@ -22,7 +22,7 @@ PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # tried by --hypothesis-profile=random (make test-random), which prints how to repeat a failing one.
 # A test that is cheap or costs much takes its part of these: ``settings().max_examples * 2``.
 settings.register_profile("repeatable", PATIENT, derandomize=True, max_examples=100)
-# The first of them, in `make test`; `make test-slow` tries them all.
+# The first of them, in `make test`; `make test-random` and the nightly run try many more.
 settings.register_profile("quick", PATIENT, derandomize=True, max_examples=25)
 settings.register_profile("random", PATIENT, max_examples=500, print_blob=True)
 settings.load_profile("repeatable")

@@ -157,10 +157,11 @@ def _cases(arguments: Namespace, node: OwnNode | None) -> Sequence[Case]:
     def reader() -> SeriesCase:
         return SeriesCase(asks, until_s, int(until_s - since_s), view)
 
-    found = _of_series(reader, namespace or view, pod, asks.address)
-    if asks.trouble:
-        _warn(arguments, f"{asks.trouble}: what is not said may be there")
-    return found
+    try:
+        return _of_series(reader, namespace or view, pod, asks.address)
+    finally:  # also where nobody is found: a store that did not answer may know it
+        if asks.trouble:
+            _warn(arguments, f"{asks.trouble}: what is not said may be there")
 
 
 def _of_series(

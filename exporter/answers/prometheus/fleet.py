@@ -41,6 +41,8 @@ DOWN = "[86400s:300s]"
 A bill is read day by day: what is down over midnight would else be nowhere until it is back. A
 machine that has not answered for longer was taken away, though somebody may still ask for it.
 """
+_USUAL_S = 1800  # over which scrapes are counted
+_LATE = 1.2  # of the usual time between two scrapes
 _SELDOM_S = 120  # the longest usual time between two scrapes
 _UUIDS = ("uuid", "exported_uuid")
 _SHOWN = ", ".join(("__name__", "job", "instance", *_UUIDS, *NODE_LABELS))
@@ -122,8 +124,10 @@ def read_fleet(prometheus: Prometheus, span: Span, families: Sequence[str]) -> F
         fell[target_of(one.labels)] |= {span.step_of(at) for at in one.times}
     at_end = {target_of(one.labels) for one in prometheus.at(cycles, until_s)}
     known = {target: sorted(times) for target, times in up.items()}
-    before_s = span.since_s - _SELDOM_S
-    late = prometheus.at(f"timestamp({cycles}) < {before_s}", span.since_s)
+    # The last scrape is old if it is older than two minutes, and than the usual time between two.
+    age_s = f"({span.since_s} - timestamp({cycles}))"
+    usual_s = f"{_USUAL_S} / count_over_time({cycles}[{_USUAL_S}s])"
+    late = prometheus.at(f"{age_s} > {_SELDOM_S} and {age_s} > {_LATE} * {usual_s}", span.since_s)
     old = {target_of(one.labels) for one in late}
     return Fleet(names, jobs, fleet.groups, known, fell, at_end, old, down)
 
@@ -134,7 +138,8 @@ def _down(prometheus: Prometheus, span: Span, jobs: Collection[str]) -> set[str]
     ``jobs``: those of the exporters that are known. Where none is, it is asked who had any before.
     """
     if not jobs:
-        before = prometheus.at(f"count by (job) (last_over_time({prometheus.selector([CYCLES])}{DOWN}))", span.since_s)
+        pages = prometheus.selector([CYCLES])
+        before = prometheus.at(f"count by (job) (last_over_time({pages}{DOWN}))", span.since_s)
         jobs = {one.labels.get("job", "") for one in before}
     if not jobs:
         return set()

@@ -128,6 +128,9 @@ class NvmlDevice:
                 self._retry.reset()
                 return (reading,)
         except DeviceLostError as error:
+            if error.call == "nvmlDeviceGetUUID":
+                # The handle is another board's by now, and so may be what was cut by it.
+                self._cut = ()
             self.mark_lost(str(error))
         except CallError as error:
             failed = str(error)
