@@ -97,7 +97,7 @@ def put_pod(folder: Path, api: ApiServer, name: str, pid: int) -> None:
 def open_client(proc: Path, board: Board, gfx_ns: int = 0) -> None:
     """Let the process that draws have a DRM client, which has kept the board busy for so long."""
     told = f"drm-engine-gfx:\t{gfx_ns} ns\n" if gfx_ns else ""
-    head = f"drm-driver:\tamdgpu\ndrm-client-id:\t3\ndrm-pdev:\t{board.pci}\n"
+    head = f"pos:\t0\ndrm-driver:\tamdgpu\ndrm-client-id:\t3\ndrm-pdev:\t{board.pci}\n"
     put(proc / str(DRAWS) / "fdinfo/5", f"{head}drm-memory-vram:\t2048 KiB\n{told}")
     link = proc / str(DRAWS) / "fd/5"
     if not link.is_symlink():
