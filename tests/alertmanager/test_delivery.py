@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.alertmanager.receivers import DISCORD, PAGER, Inbox, mail_of, receivers
-from tests.e2e.programs import Exporter, Prometheus, eventually
+from tests.e2e.programs import PATIENCE_S, Exporter, Prometheus, eventually
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "alertmanager"
@@ -71,9 +71,11 @@ class Told(NamedTuple):
                 return None if state == "unprocessed" else state
         return None
 
-    def when(self, true: Callable[[Inbox], object], what: str) -> None:
+    def when(
+        self, true: Callable[[Inbox], object], what: str, patience_s: float = PATIENCE_S
+    ) -> None:
         """Wait for something to be told."""
-        eventually(lambda: true(self.inbox) or self.inbox.refused, what)
+        eventually(lambda: true(self.inbox) or self.inbox.refused, what, patience_s)
         assert self.inbox.refused == []
 
 
@@ -333,10 +335,11 @@ def test_a_lost_gpu_reaches_discord_from_a_scraped_node(told: Told, tmp_path: Pa
         Prometheus(exporter.ready().url, folder, "1s, evaluation_interval: 1s", job=more),
     ):
         told.when(
-            lambda inbox: any("MgpuXidHardware" in title for title in inbox.discord_titles()),
+            lambda inbox: any("MgpuGpuLost" in title for title in inbox.discord_titles()),
             "Discord is told of the lost GPU",
+            patience_s=180,  # it has to be lost for a minute
         )
     told_of = [embed for message in told.inbox.discord for embed in message["embeds"]]
-    (embed,) = [embed for embed in told_of if "MgpuXidHardware" in embed["title"]][:1]
+    (embed,) = [embed for embed in told_of if "MgpuGpuLost" in embed["title"]][:1]
     assert "XID 79" in embed["description"]
     assert "fallen off the bus. To do: restart the node." in embed["description"]

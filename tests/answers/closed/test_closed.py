@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from exporter.answers.prometheus.ranges import written
 from tests.histories.checks import Said, command, price_file, stored
-from tests.histories.making import DAY, TWISTS, plain, twisted
+from tests.histories.making import DAY, RANDOM, TWISTS, plain, twisted
 from tests.histories.store import MemoryStore, answering
 from tests.histories.values import History
 
@@ -234,7 +234,7 @@ def test_a_close_that_cannot_be_is_refused(made: Fleet, flags: list[str], why: s
 @pytest.mark.slow
 @settings(max_examples=max(5, settings().max_examples // 20))
 @given(
-    st.randoms(use_true_random=False),
+    RANDOM,
     st.lists(st.sampled_from(sorted(TWISTS)), max_size=2),
     st.sampled_from(BILLS + OTHERS),
     st.integers(1, 3),
