@@ -30,6 +30,7 @@ OPEN = {
     # Who shares a partition keeps its part of those that are known to be there.
     "amd-partitions-read */mem_banks/N/properties-refused-*": "a board in parts is taken for whole",
     "nvidia-call nvml.nvmlDeviceGetUUID-failed-*": "a card that has no name now is a lost one",
+    "mps-call nvml.nvmlDeviceGetTotalEnergyConsumption-in use-some": "a counter that is refused",
     "xe-read sys/class/drm/card0/device/vendor-ENODEV-*": "a card without a vendor is another one",
     "amd-partitions-list *": "a pod without a card leaves its part to those on the partition",
     "*-read */hwmon/hwmon*/name-cut-*": "a part of a name is another sensor's",

@@ -18,7 +18,7 @@ from exporter.simulation.load import load as load_scenario
 from exporter.simulation.node import Node
 from tests.answers.terminal.views import find, view
 from tests.autoscaling.adapter import EXAMPLES, rules
-from tests.dashboards.grafana import FOLDER, fill, queries
+from tests.dashboards.grafana import FOLDER, LARGEST, fill, queries
 from tests.dashboards.grafana import load as board
 from tests.rules.test_recording import RECORDING
 from tests.scenario.clock import SECOND, START, ManualClock
@@ -117,7 +117,7 @@ def boards() -> Iterator[tuple[str, str]]:
     """The panels that show the ratio, each for single pods."""
     any_node = dict.fromkeys(("job", "cluster", "node", "namespace", "owner", "pod"), ".*")
     own = {"namespace_label": "namespace", "pod_label": "pod"}
-    values = {**any_node, **own, "__rate_interval": "5m"}
+    values = {**any_node, **own, **LARGEST, "__rate_interval": "5m"}
     overview = board(FOLDER / "mgpu-overview.json")
     yield from (
         ("overview", fill(query.expr, values))
