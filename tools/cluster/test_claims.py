@@ -55,7 +55,7 @@ def nothing_is_left(stage: Stage) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("gpu", "capacity", "limits"),
     [
-        pytest.param(claims.WHOLE, {}, (None, MEMORY, "enforced"), id="a whole card"),
+        pytest.param(claims.WHOLE, {}, (1.0, MEMORY, "enforced"), id="a whole card"),
         pytest.param(claims.MEMORY, {"memory": "1Gi"}, (None, GIB, "shared"), id="its memory"),
         pytest.param(claims.UNKNOWN, {"cores": "33"}, (0.25, MEMORY, "shared"), id="any driver"),
     ],
@@ -105,7 +105,7 @@ def test_a_claim_that_stands_for_an_extended_resource_is_the_containers_limit(
     """The pod names no claim; the scheduler makes one (KEP-5004)."""
     document = pod("extended", container(resources={"limits": {claims.EXTENDED: "1"}}))
     running = stage.run(document)["main"]
-    assert limits_of(stage, running, claims.WHOLE) == (None, MEMORY, "enforced")
+    assert limits_of(stage, running, claims.WHOLE) == (1.0, MEMORY, "enforced")
 
 
 FOUND_S = 20.0  # devices are looked for every 30 s otherwise
