@@ -171,7 +171,7 @@ def test_of_fixed_histories(check: Callable[[History, int], None], kind: str) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=settings().max_examples // 10)
+@settings(max_examples=settings().max_examples // 5)
 @given(
     RANDOM,
     st.lists(st.sampled_from(KINDS), max_size=2),

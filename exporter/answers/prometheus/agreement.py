@@ -41,7 +41,10 @@ def disagreeing(
         both_s = max(pages[one][0], pages[other][0]), min(pages[one][-1], pages[other][-1])
         if both_s[1] < both_s[0]:
             continue
-        for key, by_target in counters.items():
+        for key in sorted(
+            counters
+        ):  # so that the order of an answer does not choose which is named
+            by_target = counters[key]
             # A target may be scraped without a family; with it, it has all series of it.
             if key[0] not in families[one] or key[0] not in families[other]:
                 continue

@@ -135,8 +135,7 @@ class Who:
                 said |= {k: v for k, v in one.labels.items() if k.startswith(_LABEL)}
                 key = POD_INFO, *(f"{name}={said[name]}" for name in sorted(said) if said[name])
                 shown[key][one.targets[0]] = one.times, [1.0] * len(one.times)
-        # By name, so that the order of an answer does not choose the pod that is named.
-        if found := disagreeing(dict(sorted(shown.items())), pages, old_s):
+        if found := disagreeing(shown, pages, old_s):
             one_target, other, key = found
             raise ClaimedError(
                 f"{name_of(one_target)} and {name_of(other)} say that they are one exporter, but "
