@@ -12,6 +12,8 @@ repository = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/"
 author = "The mgpu-exporter authors"
 project_copyright = author
 
+# Pygments' PromQL knows no recorded series: there is a colon in their names.
+suppress_warnings = ["misc.highlighting_failure"]
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_site"]
