@@ -19,10 +19,10 @@ PAGES = [
 ]
 PROGRAM = [
     *sorted((ROOT / "exporter").rglob("*.py")),
-    *sorted((ROOT / "exporter" / "web").rglob("*.js")),
-    *sorted((ROOT / "exporter" / "web").rglob("*.html")),
+    *sorted((ROOT / "exporter").rglob("*.js")),
+    *sorted((ROOT / "exporter").rglob("*.html")),
     *sorted((ROOT / "charts" / "mgpu-exporter" / "templates").rglob("*")),
-    *sorted((ROOT / "image").glob("*.py")),
+    *sorted((ROOT / "tools" / "image").glob("*.py")),
 ]
 BY_NAME = re.compile(
     r"mgpu[-_]exporter\[|pkg:pypi/mgpu|"

@@ -36,7 +36,8 @@ class Cost(NamedTuple):
 
 def cost_of(store: Store, world: World, by: str, code: Path) -> Cost:
     """Makes a bill of a world, by the code in a folder."""
-    command = [sys.executable, "-m", "exporter", "bill", f"--since={_written(BEGIN)}"]
+    # -P: else the folder that one stands in comes before PYTHONPATH, and both run the same code.
+    command = [sys.executable, "-P", "-m", "exporter", "bill", f"--since={_written(BEGIN)}"]
     command += [f"--until={_written(BEGIN + world.seconds)}", "--price=1", f"--by={by}"]
     command += [f"--prometheus=http://{store.address}"]
     before, before_s, begun_s = _metrics(store), _cpu_s(store.pid), time.monotonic()

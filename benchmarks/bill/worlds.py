@@ -1,4 +1,4 @@
-"""Made fleets: what their exporters counted, and how a Prometheus is told of it.
+"""Made fleets: what their exporters counted, and how a Prometheus gets it.
 
 All series that count alike have the same samples: these are encoded once.
 """

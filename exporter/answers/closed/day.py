@@ -84,8 +84,8 @@ def cards_of(books: Iterable[CardBook], prices: Prices) -> tuple[Card, ...]:
 class Record:
     """What is said of a shard's day: ``files`` are its digests by path.
 
-    ``method`` is that of FOCUS' columns, ``account`` whom they bill, ``remarks`` what was said as
-    it was closed.
+    ``method`` is that of FOCUS' columns, ``account`` the one that they bill,
+    ``remarks`` what was said as it was closed.
     """
 
     day_s: int

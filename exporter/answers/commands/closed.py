@@ -349,7 +349,7 @@ class _Reading(stored.Reading):
                 stored.warned(self.arguments, f"{what}, the first is {_date(lacks[0])}")
 
     def account(self) -> str:
-        """Whom FOCUS' columns bill: the store that days were closed from."""
+        """The account that FOCUS' columns bill: the store that days were closed from."""
         accounts = {one.account for one in self._closed}
         if self._prometheus is not None:
             accounts.add(urlsplit(self._prometheus.address).hostname or "")
