@@ -19,6 +19,7 @@ GROUPS = {
     "series": "series",
     "configuration": "configuration",
 }
+THIRD = 3
 PREFACE = """\
 # Reports of others
 
@@ -41,14 +42,24 @@ def reports() -> Iterator[dict[str, Any]]:
 def field() -> str:
     """Return docs/field.md."""
     found = list(reports())
+    third = [one for one in found if one.get("round") == THIRD]
+    text = PREFACE + _rates(found)
+    if third:
+        text += "\n## Round three\n\n" + _rates(third)
+    if taught := [one for one in third if one.get("taught")]:
+        text += "\nThese taught most:\n\n"
+        text += "".join(f"- {one['source']}: {one['seen']} {one['taught']}\n" for one in taught)
+    return text
+
+
+def _rates(found: list[dict[str, Any]]) -> str:
     by_group = {
         title: [one["first"] for one in found if one["group"] == group]
         for group, title in GROUPS.items()
     }
     rows = [_row(title, verdicts) for title, verdicts in by_group.items() if verdicts]
     rows.append(_row("all", [one["first"] for one in found]))
-    heads = ("group", "reports", "right", "wrong", "unknown", "rate")
-    return PREFACE + table(heads, rows)
+    return table(("group", "reports", "right", "wrong", "unknown", "rate"), rows)
 
 
 def _row(title: str, verdicts: list[str]) -> tuple[str, ...]:

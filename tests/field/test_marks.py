@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.field.report import Group, Verdict
+from tests.field.report import Group, Round, Verdict
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
@@ -35,6 +35,8 @@ def test_a_report_says_what_it_has_to(path: Path) -> None:
         assert bool(each.get("kind")) == (each["first"] == "wrong"), each
         assert bool(each.get("settled")) == (each["first"] == "unknown"), each
         assert each["seen"].endswith("."), each
+        assert each.get("round", 1) in get_args(Round)
+        assert each.get("taught", ".").endswith("."), each
 
 
 def test_a_report_is_counted_once() -> None:
