@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from charts.table.value import SWITCH, TEXT, Schema
-from exporter.inputs.kinds import Form
+from exporter.inputs.valuekinds import Form
 
 SHORTER = {"s": 60, "m": 60}
 """Unit of a duration → how many of it are one of the next."""

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models.dashboard import VariableOption
 from dashboards.frame import NAMESPACE, NODE, board, events, to
 from dashboards.panels import FREE, IDLE, NOBODY, SPARE, UNSEEN, USED, Panel, series, stat
 from dashboards.tables import Column, or_all, table
-from exporter.answers.prometheus.parts import METHODS, Part
+from exporter.answers.bill.parts import METHODS, Part
 
 EVENTS = events()
 

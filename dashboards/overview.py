@@ -56,7 +56,7 @@ from dashboards.tables import (
     ranked,
     table,
 )
-from exporter.answers.prometheus.amounts import Resource
+from exporter.answers.advise.amounts import Resource
 
 EVENTS = events()
 BY_NAMESPACE = "cluster, $namespace_label"

@@ -1,14 +1,14 @@
 """What a workload should ask for, by what rules/mgpu-recording.yaml records of it.
 
-The rules of exporter/answers/prometheus/sizing.py are recorded each half hour, so that the board
+The rules of exporter/answers/advise/sizing.py are recorded each half hour, so that the board
 asks for verdicts, and not for a week of samples.
 """
 
 from dashboards.frame import to
 from dashboards.panels import BAD, FREE, GOOD, IDLE, LOOK, Panel, Words, stat
 from dashboards.tables import Column, colored, table, tinted
-from exporter.answers.prometheus.amounts import Resource
-from exporter.answers.prometheus.sizing import LATELY, Outcome
+from exporter.answers.advise.amounts import Resource
+from exporter.answers.advise.sizing import LATELY, Outcome
 from rules.sizing import KNOWN_FOR, OVER, SHOWN, name
 
 SELECTED = '{cluster=~"$cluster",$namespace_label=~"$namespace"}'

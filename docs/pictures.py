@@ -20,9 +20,9 @@ from exporter.agent.collector import Collector, Pulse
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
 from exporter.agent.web import HttpServer, Pages, listen, make_app
-from exporter.answers.terminal.app import Top
-from exporter.answers.terminal.feeds import FeedResult
-from exporter.answers.terminal.feeds.document import node_of_document
+from exporter.answers.reading.feeds import FeedResult
+from exporter.answers.reading.feeds.nodedocument import node_of_document
+from exporter.answers.top.liveview import Top
 from exporter.inputs.values import Address
 from exporter.model import Snapshot
 from tests.agent.web.browser import LIVE, browsing

@@ -42,7 +42,7 @@ class _Command(NamedTuple):
 
     ``settings``: whether it has the flags of the settings. ``required``: the required arguments in
     its usage line. ``wing``: whether it is the agent's, or an answer for people. ``here``: whether
-    that answer can be of this node. ``module``: the name of its module, if that is another.
+    that answer can be of this node. ``module``: its module, if that is not of the usual name.
     """
 
     name: str
@@ -71,8 +71,10 @@ class _Command(NamedTuple):
 
     @property
     def _module(self) -> Any:  # noqa: ANN401 - each has a function of its own name
-        name = self.module or self.name.replace("-", "_")
-        return import_module(f"exporter.{self.wing}.commands.{name}")
+        usual = f"exporter.agent.commands.{self.name.replace('-', '_')}"
+        if self.wing == _ANSWERS:
+            usual = f"exporter.answers.{self.name}.{self.name}command"
+        return import_module(self.module or usual)
 
 
 _COMMANDS = {
@@ -91,7 +93,7 @@ _COMMANDS = {
             "bill",
             "what the GPUs that a Prometheus watches cost, and who pays for what",
             wing=_ANSWERS,
-            module="closed",
+            module="exporter.answers.bill.closed.closedcommand",
         ),
         _Command(
             "why",
@@ -143,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = function(settings, reread=lambda: read_settings(_flags(arguments)))
         return status
     if command.name == _CHECK and arguments.url:
-        from exporter.answers.commands.check_exporter import check_exporter  # noqa: PLC0415
+        from exporter.answers.check_exporter import check_exporter  # noqa: PLC0415
 
         function = lambda _, arguments: check_exporter(arguments)  # noqa: E731
     if command.wing != _ANSWERS:
@@ -218,7 +220,7 @@ def _parser(known: Collection[str] = tuple(_COMMANDS), *, full: bool = False) ->
         if name in known:
             command.add_arguments(own)
         if name in known and name == _CHECK:
-            from exporter.answers.terminal.access import add_arguments as add_access  # noqa: PLC0415
+            from exporter.answers.reading.accessflags import add_arguments as add_access  # noqa: PLC0415
 
             add_access(own)
         if name in known and command.settings:

@@ -20,16 +20,16 @@ from exporter.agent.settings import Settings
 from exporter.agent.sources import door
 from exporter.agent.sources.aside import Aside
 from exporter.agent.sources.door import Cut, Reply, Whole
-from exporter.agent.sources.groups.owners import Users
-from exporter.agent.sources.pods.factory import node_name
-from exporter.answers.terminal.details import ProcessCommand
-from exporter.answers.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
+from exporter.agent.sources.groups.groupowners import Users
+from exporter.agent.sources.pods.podfactory import node_name
+from exporter.answers.reading.feeds.details import ProcessCommand
+from exporter.answers.reading.feeds.feed import FeedResult, NodeSight, troubles_of
 from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Clock, Process, Snapshot
-from exporter.shown.processes import processes_of, tree_of_snapshot
-from exporter.shown.reasons import what_to_do
+from exporter.shown.processtree import processes_of, tree_of_snapshot
+from exporter.shown.reasonwords import what_to_do
 from exporter.shown.tree import Tree
 from exporter.simulation import ScenarioError
 

@@ -9,14 +9,14 @@ from functools import partial
 
 import yaml
 
-from exporter.answers.prometheus.amounts import (
+from exporter.answers.advise.amounts import (
     UNITS,
     Resource,
     is_known,
     smallest_of,
     steps_of_unit,
 )
-from exporter.answers.prometheus.sizing import (
+from exporter.answers.advise.sizing import (
     CARDS,
     FIGURES,
     FOLLOWING,

@@ -9,9 +9,9 @@ import threading
 from exporter.agent.collector import Sources
 from exporter.agent.commands import serve
 from exporter.agent.settings import Settings, load
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
-from exporter.agent.sources.gpus.source import Demand, RestartRequiredError
-from exporter.agent.sources.pods.source import NoPods
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
+from exporter.agent.sources.gpus.gpusource import Demand, RestartRequiredError
+from exporter.agent.sources.pods.podsource import NoPods
 from exporter.console import logs
 from exporter.inputs.values import Address
 from exporter.model import Reading

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.metrics.families import FAMILIES, LEVELS, OWN_LEVEL, Family
-from exporter.metrics.reading import labelled, labels_of
+from exporter.metrics.levelfacts import labelled, labels_of
 from exporter.model import DeviceFacts, ExporterFacts, Facts, Holding, Number, Snapshot
 
 CORE_SHARE = "core_share"  # of parts of a GPU, for documents; no family has this name

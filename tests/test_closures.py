@@ -66,7 +66,7 @@ def test_the_agent_is_small_and_has_no_answer_in_it() -> None:
 
 
 def test_kubectl_mgpu_is_small_and_has_no_agent_in_it() -> None:
-    commands = [f"exporter.answers.commands.{name}" for name in ANSWERS]
+    commands = [f"exporter.answers.{name}.{name}command" for name in ANSWERS]
     plugin = _closure("exporter.answers.kubectl.plugin", *commands)
 
     assert _lines(plugin) <= PLUGIN_LINES

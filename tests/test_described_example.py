@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.collector.rules import rules_of
+from exporter.agent.collector.cyclerules import rules_of
 from exporter.agent.collector.wiring import read_settings
 from exporter.agent.settings.schemes import KEYS
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.agent.settings import TABLE, unknown_variables
 from exporter.agent.settings.table import _SERVICE_LINK
-from exporter.answers.terminal.access import VARIABLES
+from exporter.answers.reading.accessflags import VARIABLES
 from exporter.inputs.problems import meant
 
 # What the kubelet sets for Services named mgpu-exporter and mgpu, each with one or two ports.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.collector.rules import cycle_rules
+from exporter.agent.collector.cyclerules import cycle_rules
 from exporter.agent.collector.wiring import read_settings
 from exporter.agent.commands.check_config import check_config
 from exporter.agent.settings import TABLE, Settings

@@ -11,13 +11,13 @@ from typing import Protocol
 from benchmarks.accuracy.scenarios import JOBS, UNIDENTIFIED
 from exporter.agent.attribution.shares import SCALE_CAP
 from exporter.agent.collector import Collector, Sources
-from exporter.agent.collector.rules import cycle_rules
+from exporter.agent.collector.cyclerules import cycle_rules
 from exporter.agent.collector.viewers import Viewers
 from exporter.agent.ledger import Ledger
 from exporter.agent.settings import load
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
-from exporter.agent.sources.pods.source import SimulatedPods
+from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.model import ContainerKey, Owner, ProcessSample
 from exporter.simulation.node import Node
 from exporter.simulation.ring import RingSample

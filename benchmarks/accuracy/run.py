@@ -18,7 +18,7 @@ from benchmarks.accuracy.readers import (
     label,
 )
 from benchmarks.accuracy.scenarios import START_S, UNIDENTIFIED, Case
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from tests.scenario.truth import truth_of
 
 MINUTE_S = 60

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.accuracy.readers import SECOND, BenchNode, Ours, SetClock, label
 from exporter.model import Owner
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.population import segments
 from tests.scenario.truth import owner_of
 

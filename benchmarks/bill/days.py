@@ -12,12 +12,12 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from exporter.answers.closed.day import Card, Record, Shard, files_of, folder_of, put
-from exporter.answers.closed.place import place_of
-from exporter.answers.prometheus.bill import Bill, BillRow, Period
-from exporter.answers.prometheus.parts import METHODS, NOBODY, Part, Payer
-from exporter.answers.prometheus.ranges import written
-from exporter.answers.prometheus.who import CardFacts
+from exporter.answers.bill.bill import Bill, BillRow, Period
+from exporter.answers.bill.closed.day import Card, Record, Shard, files_of, folder_of, put
+from exporter.answers.bill.closed.place import place_of
+from exporter.answers.bill.parts import METHODS, NOBODY, Part, Payer
+from exporter.answers.reading.ranges import written
+from exporter.answers.reading.who import CardFacts
 
 DAY_S, BEGIN_S = 86_400, 1_780_012_800  # a midnight
 CARDS, TEAMS, HOURLY = 8, 40, Decimal("2.50")

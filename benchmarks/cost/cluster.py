@@ -19,8 +19,8 @@ from typing import Self
 
 from benchmarks.cost.documents import NODE, pod
 from benchmarks.cost.size import Size, Tenant, tenants
-from tests.agent.pods.apiserver import ApiServer
-from tests.agent.pods.documents import node_document
+from tests.agent.sources.pods.apiserver import ApiServer
+from tests.agent.sources.pods.documents import node_document
 
 MODIFIED = 8  # of ten changes
 AT_ONCE = 50

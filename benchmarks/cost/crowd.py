@@ -9,8 +9,8 @@ from typing import Self
 
 from benchmarks.cost.compiled import program
 from benchmarks.cost.size import CONTAINERS, Size, Tenant, tenants
-from tests.agent.cgroups.names import container_path
-from tests.agent.cgroups.real import mounted
+from tests.agent.sources.cgroups.names import container_path
+from tests.agent.sources.cgroups.real import mounted
 
 
 class Crowd:

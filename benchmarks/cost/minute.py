@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.agent.settings import load
-from exporter.agent.sources.gpus.nvml.source import NvmlSource
-from exporter.agent.sources.gpus.source import demand_of
-from tests.agent.gpus.nvml.agent import SetClock
+from exporter.agent.sources.gpus.gpusource import demand_of
+from exporter.agent.sources.gpus.nvml.nvmlsource import NvmlSource
+from tests.agent.sources.gpus.nvml.agent import SetClock
 from tests.fakenvml.build import library
 from tests.fakenvml.prices import H100, LATER, h100, traffic
 from tests.fakenvml.scenario import GIB, Process, Scenario, Work

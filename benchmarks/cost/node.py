@@ -12,7 +12,7 @@ from typing import Self
 from benchmarks.cost.cluster import Cluster
 from benchmarks.cost.crowd import Crowd
 from benchmarks.cost.size import Size, Tenant
-from tests.agent.pods.apiserver import write_kubeconfig
+from tests.agent.sources.pods.apiserver import write_kubeconfig
 from tests.fakenvml.build import library
 from tests.fakenvml.prices import LATER, h100, traffic
 from tests.fakenvml.scenario import GIB, Fault, Price, Process, Scenario, Work, truth

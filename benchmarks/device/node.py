@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from benchmarks.device.cases import Case, Tenant
-from tests.agent.cgroups.real import RealCgroups, mounted
+from tests.agent.sources.cgroups.real import RealCgroups, mounted
 from tests.e2e.programs import Exporter, Page
 
 MPS_CONTROL = "nvidia-cuda-mps-control"

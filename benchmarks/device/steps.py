@@ -24,7 +24,7 @@ from benchmarks.device.calls import SAMPLINGS, Device, Price, prices
 from benchmarks.device.cases import Tenant
 from benchmarks.device.gpus import RealGpu, StandIn
 from benchmarks.device.node import Running
-from tests.agent.cgroups.real import RealCgroups, mounted
+from tests.agent.sources.cgroups.real import RealCgroups, mounted
 from tests.e2e.programs import Exporter, Page
 
 MANY = 60

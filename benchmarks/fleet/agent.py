@@ -6,10 +6,10 @@ from benchmarks.fleet.nodes import Mapped
 from exporter.agent.collector import Collector, Pulse, Sources
 from exporter.agent.collector.wiring import make_collector
 from exporter.agent.settings import Settings, load
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
-from exporter.agent.sources.node.source import StaticNodeSource
-from exporter.agent.sources.pods.source import SimulatedPods
+from exporter.agent.sources.node.nodesource import StaticNodeSource
+from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.agent.web import Pages
 from exporter.model import (
     CgroupIdentity,
@@ -19,7 +19,7 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 
 CYCLE_S = 5  # the counters are right at any cadence; this one keeps a hundred nodes in one process

@@ -19,16 +19,16 @@ from benchmarks.cost.minute import minute
 from exporter.agent.collector import Sources
 from exporter.agent.collector.wiring import make_collector
 from exporter.agent.commands.record import Session
-from exporter.agent.recording.cycle import Cycle, Head
 from exporter.agent.recording.player import Player
+from exporter.agent.recording.recordedcycle import Cycle, Head
 from exporter.agent.settings import Settings, load
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
-from exporter.agent.sources.node.source import StaticNodeSource
-from exporter.agent.sources.pods.source import SimulatedPods
+from exporter.agent.sources.node.nodesource import StaticNodeSource
+from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.pods import shared

@@ -14,7 +14,7 @@ from charts.table.value import (
     choice,
 )
 from exporter.inputs.values import ORIGIN
-from exporter.simulation.load import shipped
+from exporter.simulation.load_scenario import shipped
 
 _SCENARIO = {"anyOf": [choice("", *shipped()), PATH]}
 

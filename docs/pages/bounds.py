@@ -38,21 +38,21 @@ _POD = "named as a group by its uid; `pod_over_limit`"
 BOUNDS = (
     Bound(
         "deleted pods, within their minute of grace",
-        (_pods("table:MAX_DELETED"),),
+        (_pods("podtable:MAX_DELETED"),),
         "the first of the namespace with most",
         _POD,
         "bounds/test_pods.py::test_pods_of_one_namespace_take_no_other_pods_name",
     ),
     Bound(
         "pods that have ended and are not deleted",
-        (_pods("table:MAX_ENDED"),),
+        (_pods("podtable:MAX_ENDED"),),
         "the first of the namespace with most",
         _POD,
         "bounds/test_pods.py::test_pods_of_one_namespace_take_no_other_pods_name",
     ),
     Bound(
         "pods that live",
-        (_pods("table:MAX_LIVING"),),
+        (_pods("podtable:MAX_LIVING"),),
         "the newest of the namespace with most",
         _POD,
         "agent/pods/test_table.py::test_a_namespace_with_too_many_pods_loses_its_own",
@@ -66,7 +66,7 @@ BOUNDS = (
     ),
     Bound(
         "pods' log directories, and links to logs, while no server is up",
-        (_pods("files:MAX_PODS"), _pods("files:MAX_LINKS")),
+        (_pods("logfilepods:MAX_PODS"), _pods("logfilepods:MAX_LINKS")),
         "the namespace with most",
         _POD,
         "agent/pods/test_files.py::test_a_namespace_of_many_logs_hides_no_other",
@@ -88,7 +88,7 @@ BOUNDS = (
     ),
     Bound(
         "series of a family (`--metrics.max-series-per-family`)",
-        ("collector.rules:MAX_SERIES",),
+        ("collector.cyclerules:MAX_SERIES",),
         "the namespace with most; of groups the kind and user",
         "its accounts go on; `mgpu_exporter_dropped_series_total`",
         "agent/collector/test_bound.py::test_a_user_of_many_groups_takes_no_other_users_room",
@@ -102,7 +102,7 @@ BOUNDS = (
     ),
     Bound(
         "processes that are known by their cgroup, living or just ended",
-        ("sources.cgroups.processes:MAX_PROCESSES",),
+        ("sources.cgroups.processcontainers:MAX_PROCESSES",),
         "the newest of the pod, container or user with most",
         "looked up each time; `cache_full`",
         "agent/cgroups/test_processes.py::"
@@ -125,7 +125,7 @@ BOUNDS = (
     ),
     Bound(
         "KFD's processes that are known",
-        ("sources.gpus.amd.processes:MAX_PROCESSES",),
+        ("sources.gpus.amd.kfdprocesses:MAX_PROCESSES",),
         "the newest of the owner with most",
         "`read_failed`",
         "field/vendors/test_hostile_amd.py::"
@@ -134,10 +134,10 @@ BOUNDS = (
     Bound(
         "KFD's processes that are asked in a cycle: at work, new, idle, by size",
         (
-            "sources.gpus.amd.turns:MOST_AT_WORK",
-            "sources.gpus.amd.turns:MOST_NEW",
-            "sources.gpus.amd.turns:MOST_IDLE",
-            "sources.gpus.amd.turns:MOST_SIZES",
+            "sources.gpus.amd.amdturns:MOST_AT_WORK",
+            "sources.gpus.amd.amdturns:MOST_NEW",
+            "sources.gpus.amd.amdturns:MOST_IDLE",
+            "sources.gpus.amd.amdturns:MOST_SIZES",
         ),
         "the owner with most",
         "`read_failed`",
@@ -154,9 +154,9 @@ BOUNDS = (
     Bound(
         "DRM files that are asked of one device in a cycle: at work, new, idle",
         (
-            "sources.gpus.drm.turns:MOST_AT_WORK",
-            "sources.gpus.drm.turns:MOST_NEW",
-            "sources.gpus.drm.turns:MOST_IDLE",
+            "sources.gpus.drm.drmturns:MOST_AT_WORK",
+            "sources.gpus.drm.drmturns:MOST_NEW",
+            "sources.gpus.drm.drmturns:MOST_IDLE",
         ),
         "the owner with most",
         "`read_failed`",
@@ -183,7 +183,7 @@ BOUNDS = (
     ),
     Bound(
         "lines of the log about one reason in one namespace's allocations",
-        ("collector.allocations:MAX_LINES",),
+        ("collector.podallocations:MAX_LINES",),
         "that namespace",
         "counted all the same; the last line says so",
         "agent/collector/test_decoding.py::"

@@ -12,7 +12,7 @@ it, the profiles of instances in NVIDIA's MIG User Guide. ``amounts.py`` has tho
 
 from typing import NamedTuple
 
-from exporter.answers.prometheus.amounts import UNITS, Resource
+from exporter.answers.advise.amounts import UNITS, Resource
 from exporter.model import GIB, MIB
 
 EXAMPLES = "examples/shares"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from exporter.metrics.compat.page import PROGRAMS
+from exporter.metrics.compat.compatpage import PROGRAMS
 from exporter.metrics.compat.subjects import Alias, Figure, of, per, quotient
 
 COMPATIBILITY_PREFACE = """\

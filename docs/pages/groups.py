@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from exporter.agent.sources.cgroups.patterns import SHIPPED
+from exporter.agent.sources.cgroups.batchpatterns import SHIPPED
 from pages.tables import table
 
-BEGIN = "<!-- by docs/generate.py, from exporter/agent/sources/cgroups/patterns.py -->\n"
+BEGIN = "<!-- by docs/generate.py, from exporter/agent/sources/cgroups/batchpatterns.py -->\n"
 END = "<!-- end -->\n"
 
 

@@ -4,7 +4,7 @@ import re
 
 from exporter.simulation.keys import TABLE as SCENARIO_KEYS
 from exporter.simulation.keys import Key
-from exporter.simulation.load import shipped
+from exporter.simulation.load_scenario import shipped
 
 SCENARIOS_PREFACE = """\
 # Scenarios

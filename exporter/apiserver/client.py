@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from exporter.apiserver.answers import ApiError, Stream, attempt, message_of
 from exporter.apiserver.kubeconfig import (
     Json,
     KubeconfigError,
@@ -28,6 +27,7 @@ from exporter.apiserver.kubeconfig import (
     user_of,
     words,
 )
+from exporter.apiserver.serveranswers import ApiError, Stream, attempt, message_of
 from exporter.inputs.yamldocument import read_bytes
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from exporter.shown.printable import clean
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-    from exporter.inputs.kinds import ValueKind
+    from exporter.inputs.valuekinds import ValueKind
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar, Union
 
 import yaml
 
-from exporter.inputs.kinds import StructureError, StructureProblem, ValueKind
+from exporter.inputs.valuekinds import StructureError, StructureProblem, ValueKind
 from exporter.inputs.yamldocument import NULL, YamlError, items, line_of, parse
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from exporter.inputs.kinds import Form, ValueKind, within
+from exporter.inputs.valuekinds import Form, ValueKind, within
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from exporter.metrics.families import FAMILIES, LEVELS, Family
-from exporter.metrics.reading import labelled_facts
+from exporter.metrics.levelfacts import labelled_facts
 from exporter.model import SECOND_NS, Holding, Number, Snapshot
 
 _WORDS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf", "True": "1", "False": "0"}

@@ -17,7 +17,7 @@ Number = int | float
 
 
 class Tenants(NamedTuple):
-    """The processes of a device in one cycle; ``exporter.shown.processes`` says what each uses.
+    """The processes of a device in one cycle; ``exporter.shown.processtree`` says what each uses.
 
     ``listed`` hold a context now; None where the driver does not list them. ``windows`` are the
     newest ones, oldest first.

@@ -2,7 +2,7 @@
 
 The page, the terminal and anything else that shows a node read it, so that all show the same::
 
-    tree = tree_of_snapshot(snapshot)  # of ``shown.processes``; as slow as ``snapshot.facts``
+    tree = tree_of_snapshot(snapshot)  # of ``shown.processtree``; as slow as ``snapshot.facts``
     tree = tree_of(facts, processes)  # of facts that were read from elsewhere
     tree = visible_to(tree, {"research"})  # for somebody who may see these namespaces only
 

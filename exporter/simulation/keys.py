@@ -9,14 +9,14 @@ from typing import Any, Generic, TypeVar
 
 import yaml
 
-from exporter.inputs.kinds import StructureProblem, ValueKind
 from exporter.inputs.mapping import Given, ListOf, Required, below, of_kind, read_mapping
 from exporter.inputs.problems import Place, Problem
+from exporter.inputs.valuekinds import StructureProblem, ValueKind
 from exporter.inputs.values import choice, count
 from exporter.inputs.yamldocument import line_of, merge, value_of
 from exporter.simulation import ScenarioError, identity
 from exporter.simulation.description import SAMPLE_PERIOD_NS, EndedRows, SampleRule
-from exporter.simulation.values import (
+from exporter.simulation.scenariovalues import (
     DURATION,
     NAME,
     PROFILE,

@@ -7,7 +7,7 @@ from exporter.inputs.values import SWITCH, choice
 from exporter.simulation import keys as file_keys
 from exporter.simulation.description import ContainerSpec, DeviceSpec, PodSpec, ProcessSpec
 from exporter.simulation.keys import C, Key, P, R, Section, may, must, sections, unset
-from exporter.simulation.values import (
+from exporter.simulation.scenariovalues import (
     DURATION,
     GRANTED,
     LENGTHS,

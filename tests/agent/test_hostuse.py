@@ -7,7 +7,7 @@ import pytest
 
 from exporter.agent import hostuse
 from exporter.agent.hostuse import HostUse, HostUses
-from tests.answers.terminal.test_commands import Steps
+from tests.answers.top.test_commands import Steps
 
 TICKS_S, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 

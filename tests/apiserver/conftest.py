@@ -1,5 +1,5 @@
 """What the tests of the API server's client share."""
 
-from tests.agent.pods.conftest import server
+from tests.agent.sources.pods.conftest import server
 
 __all__ = ["server"]

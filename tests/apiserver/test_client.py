@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.apiserver.answers import ApiError, explanation
 from exporter.apiserver.client import (
     KubeClient,
     connect,
@@ -16,10 +15,11 @@ from exporter.apiserver.client import (
     from_service_account,
     in_cluster,
 )
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.authority import make_certificate
-from tests.agent.pods.documents import pod_document
-from tests.agent.pods.watching import Watching
+from exporter.apiserver.serveranswers import ApiError, explanation
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.authority import make_certificate
+from tests.agent.sources.pods.documents import pod_document
+from tests.agent.sources.pods.watching import Watching
 
 needs_openssl = pytest.mark.program("openssl")
 
@@ -145,7 +145,7 @@ def test_a_failure_is_explained_with_what_to_do(
 def test_the_kubernetes_package_is_not_imported_before_the_first_connection() -> None:
     program = (
         "import sys; "
-        "from exporter.agent.sources.pods.factory import PodAccess as P, open_pod_source as o; "
+        "from exporter.agent.sources.pods.podfactory import PodAccess as P, open_pod_source as o; "
         "[o(kind, 'n', P(kubeconfig='x')) for kind in ('auto', 'api', 'kubelet', 'files')]; "
         "sys.exit('kubernetes' in sys.modules or 'urllib3' in sys.modules)"
     )

@@ -7,7 +7,7 @@ from http.client import HTTPResponse
 import pytest
 import urllib3
 
-from exporter.apiserver.answers import ApiError, Stream
+from exporter.apiserver.serveranswers import ApiError, Stream
 
 CHUNKED = "Transfer-Encoding: chunked"
 END = b"0\r\n\r\n"

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from exporter.agent.sources.gpus.amd.amdsource import AmdSource
 from exporter.agent.sources.gpus.amd.kfd import read_topology
-from exporter.agent.sources.gpus.amd.source import AmdSource
-from tests.agent.gpus.amd.node import DEMAND
-from tests.agent.gpus.amd.trees import put
-from tests.agent.gpus.drm.machine import Machine
+from tests.agent.sources.gpus.amd.node import DEMAND
+from tests.agent.sources.gpus.amd.trees import put
+from tests.agent.sources.gpus.drm.machine import Machine
 from tests.scenario.clock import ManualClock
 
 MI350X: Mapping[str, Any] = json.loads((Path(__file__).parent / "amd/mi350x-vf.json").read_text())

@@ -10,7 +10,7 @@ import pytest
 
 from exporter.agent.collector import Collector, Sources
 from exporter.agent.ledger import Ledger
-from exporter.agent.sources.gpus.source import Demand
+from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.model import (
     QUANTITIES,
     DeviceReading,
@@ -18,7 +18,7 @@ from exporter.model import (
     Snapshot,
 )
 from tests.agent.collector.sources import SetPods, SetProcesses
-from tests.agent.gpus.nvml.node import Node
+from tests.agent.sources.gpus.nvml.node import Node
 from tests.atlas.boards import MIB, START, USUAL_S, Board, boards, device, garbage, scenario
 from tests.fakenvml.scenario import Gpu, Process, Scenario, Work
 from tests.rows import Row, rows_of

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from exporter.answers.httpclient import HttpClient
-from exporter.answers.prometheus.client import Prometheus as Asked
-from exporter.answers.prometheus.series_case import SeriesCase
+from exporter.answers.reading.jsonclient import HttpClient
+from exporter.answers.reading.queryapi import Prometheus as Asked
+from exporter.answers.why.seriescase import SeriesCase
 from tests.autoscaling.adapter import Rule, discovered, rules
 from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.worlds import EXPORTER, WORLDS

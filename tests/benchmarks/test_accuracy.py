@@ -10,7 +10,7 @@ from benchmarks.accuracy.scenarios import CASES, JOBS, Case
 from benchmarks.accuracy.summary import summary
 from exporter.model import ContainerKey, Sample
 from exporter.simulation.description import SampleRule
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from tests.scenario.truth import truth_of
 
 pytestmark = pytest.mark.timeout(900)  # the first of those that need all runs waits for them

@@ -22,7 +22,7 @@ from benchmarks.fleet.nodes import (
 )
 from benchmarks.fleet.serve import Fleet, application
 from exporter.metrics.text import Format
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from tests.e2e.programs import Page
 
 BEGIN_S = 1_700_000_000

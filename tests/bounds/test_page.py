@@ -12,7 +12,7 @@ from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.hostuse import HostUse
 from exporter.agent.settings import load
 from exporter.agent.web.page.choice import choice_of
-from exporter.agent.web.page.node import node_of
+from exporter.agent.web.page.nodepage import node_of
 from exporter.agent.web.page.page import page
 from tests.scenario.clock import ManualClock
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.sources.pods.table import MAX_DELETED, MAX_ENDED
+from exporter.agent.sources.pods.podtable import MAX_DELETED, MAX_ENDED
 from tests.e2e.programs import Page
 from tests.fakenvml.scenario import Gpu
 from tests.field.nodes import FieldNode, field_node

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from exporter.answers.prometheus.pricefile import prices_of
+from exporter.answers.bill.pricefile import prices_of
 from exporter.cli import _read
 from tests.chart.rendering import Refused, render
 

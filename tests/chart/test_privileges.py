@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from exporter.agent.sources.node.kubelet import SOCKET
+from exporter.agent.sources.node.kubeletcalls import SOCKET
 from tests.chart.matrix import ACCESSES, PROFILES
 from tests.chart.rendering import Refused, Rendered, render
 from tests.chart.test_users import EXPORTER

@@ -10,8 +10,8 @@ import yaml
 
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
+from exporter.metrics.compat.compatpage import CompatPage
 from exporter.metrics.compat.dcgm_renamed import RENAMED
-from exporter.metrics.compat.page import CompatPage
 from exporter.metrics.text import Format, Renderer
 from tests.scenario.clock import ManualClock
 from tests.store import Store, Target

@@ -7,8 +7,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
+from exporter.metrics.compat.compatpage import CompatPage, Rates
 from exporter.metrics.compat.dcgm import ALIASES
-from exporter.metrics.compat.page import CompatPage, Rates
 from exporter.metrics.text import Format
 from exporter.model import Device, DeviceFacts, Sensors, Snapshot
 from tests.scenario.clock import ManualClock

@@ -16,10 +16,10 @@ import pytest
 
 from benchmarks.boards.__main__ import AT, requests, rules
 from benchmarks.top.__main__ import record, written
-from exporter.answers.prometheus.ranges import written as written_as
+from exporter.answers.reading.ranges import written as written_as
 from exporter.cli import main
-from tests.answers.terminal.test_fleet import SMALL, fill, seen
-from tests.answers.terminal.views import everything
+from tests.answers.reading.test_fleetlines import SMALL, fill, seen
+from tests.answers.reading.views import everything
 from tests.dashboards.grafana import PATHS
 from tests.e2e.programs import eventually
 from tests.store import Store

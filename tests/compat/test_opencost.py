@@ -7,7 +7,7 @@ import pytest
 
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
-from exporter.metrics.compat.page import CompatPage
+from exporter.metrics.compat.compatpage import CompatPage
 from exporter.metrics.text import Format
 from exporter.model import Snapshot
 from tests.scenario.clock import ManualClock

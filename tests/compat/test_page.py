@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from exporter.agent.settings import TABLE, load
 from exporter.agent.web import Pages
 from exporter.agent.web.selection import select
-from exporter.metrics.compat.page import PROGRAMS, CompatPage
+from exporter.metrics.compat.compatpage import PROGRAMS, CompatPage
 from exporter.metrics.text import Format
 from exporter.model import (
     AllocationFacts,

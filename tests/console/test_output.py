@@ -15,8 +15,8 @@ from exporter.answers.kubectl.plugin import main as plugin
 from exporter.cli import main
 from exporter.console.output import OutputError, is_terminal, say, warn
 from exporter.shown.printable import cell, clean, printable
-from tests.answers.prometheus.hostile import ESCAPES, MODES, question_of
-from tests.answers.terminal.test_http import Server
+from tests.answers.reading.hostile import ESCAPES, MODES, question_of
+from tests.answers.reading.test_remote import Server
 from tests.console.test_progress import Terminal
 
 SIMULATED = ("--simulate=single", "--collection.interval=200ms")

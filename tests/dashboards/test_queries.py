@@ -33,7 +33,7 @@ FIXED = {
 EVERY = dict.fromkeys(("node", "namespace", "pod"), ".*")  # of the boards that open with one
 # What other tests hold, because it takes days or a model server: recorded series.
 ELSEWHERE = (
-    "namespace_workload_container:",  # tests/answers/prometheus/test_advise.py
+    "namespace_workload_container:",  # tests/answers/advise/test_advise.py
     "_per_token:",  # tests/rules/test_tokens.py
     "_per_request:",
 )

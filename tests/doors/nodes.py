@@ -7,13 +7,13 @@ whose process begins ``LATE_S`` after the start, on the same card as ``far``.
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from exporter.agent.sources.groups.owners import GroupUsers
+from exporter.agent.sources.groups.groupowners import GroupUsers
 from exporter.model import Reading
-from tests.agent.gpus.amd.trees import MI300X, STRIX_HALO, TICKS, Kind, v1_6, v1_9
-from tests.agent.gpus.drm.machine import i915
-from tests.agent.node.messages import claim, container, devices
-from tests.agent.node.messages import pod as held
-from tests.agent.pods.devices import claim_document, result, slice_document
+from tests.agent.sources.gpus.amd.trees import MI300X, STRIX_HALO, TICKS, Kind, v1_6, v1_9
+from tests.agent.sources.gpus.drm.machine import i915
+from tests.agent.sources.node.messages import claim, container, devices
+from tests.agent.sources.node.messages import pod as held
+from tests.agent.sources.pods.devices import claim_document, result, slice_document
 from tests.doors.servers import (
     API,
     CONTENTS,

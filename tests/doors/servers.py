@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from exporter.agent.sources.node.kubelet import KubeletError
+from exporter.agent.sources.node.kubeletcalls import KubeletError
+from exporter.agent.sources.node.nodesource import NodeSource, StaticNodeSource
 from exporter.agent.sources.node.podresources import PodResources
-from exporter.agent.sources.node.source import NodeSource, StaticNodeSource
 from exporter.agent.sources.pods.claims import Claims
 from exporter.agent.sources.pods.decode import decode_node
 from exporter.agent.sources.polled import Inquiry, Polled
-from exporter.apiserver.answers import ApiError
+from exporter.apiserver.serveranswers import ApiError
 from exporter.model import NodeFacts, PodTable
 from tests.field.nodes import Body, FieldNode, StandInApi, StandInKubelet
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.agent.cgroups.real import RealCgroups
+from tests.agent.sources.cgroups.real import RealCgroups
 from tests.e2e.programs import Exporter
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Process, Scenario, Work

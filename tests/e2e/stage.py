@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.agent.cgroups.real import mounted, real_cgroups
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.documents import node_document
+from tests.agent.sources.cgroups.real import mounted, real_cgroups
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.documents import node_document
 from tests.e2e.node import NAME, Node
 from tests.e2e.programs import Exporter, Page
 from tests.e2e.scraper import Scraper

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exporter.agent.sources.pods.decode import CONFIG_MIRROR
-from tests.agent.cgroups.names import container_path, new_container_id, new_uid
-from tests.agent.pods.documents import Document, pod_document
+from tests.agent.sources.cgroups.names import container_path, new_container_id, new_uid
+from tests.agent.sources.pods.documents import Document, pod_document
 from tests.e2e.node import NAME
 from tests.e2e.programs import Page
 

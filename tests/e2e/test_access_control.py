@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.apistate import Account
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.apistate import Account
 from tests.e2e.programs import Exporter, Page, eventually
 
 FLAGS = ("--simulate=demo", "--web.kubernetes-access")

@@ -13,11 +13,11 @@ from threading import Event, Lock, Thread
 
 import pytest
 
-from tests.agent.cgroups.fakeproc import FakeProc
-from tests.agent.cgroups.names import container_path, new_container_id, new_uid
-from tests.agent.gpus.amd.trees import MI300X, RADEON, TICKS, Board, Tree, put, v1_6
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.documents import node_document, pod_document
+from tests.agent.sources.cgroups.fakeproc import FakeProc
+from tests.agent.sources.cgroups.names import container_path, new_container_id, new_uid
+from tests.agent.sources.gpus.amd.trees import MI300X, RADEON, TICKS, Board, Tree, put, v1_6
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.documents import node_document, pod_document
 from tests.e2e.programs import Exporter, Page
 from tests.e2e.scraper import Scraper, falls, imbalances
 from tests.fakenvml.build import library

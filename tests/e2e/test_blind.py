@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cgroups.fakeproc import FakeProc
-from tests.agent.cgroups.names import container_path, new_container_id, new_uid
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.documents import node_document, pod_document
+from tests.agent.sources.cgroups.fakeproc import FakeProc
+from tests.agent.sources.cgroups.names import container_path, new_container_id, new_uid
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.documents import node_document, pod_document
 from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work

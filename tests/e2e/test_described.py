@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.documents import node_document, pod_document
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.documents import node_document, pod_document
 from tests.e2e.programs import Exporter, Page
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Gpu, Scenario

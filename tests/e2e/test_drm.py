@@ -1,7 +1,7 @@
 """The exporter as a process on a machine with Intel's and AMD's cards, by composed /sys and /proc.
 
-COMPOSED from the kernel's documentation: see tests/agent/gpus/drm/machine.py. Every figure on the
-page is the arithmetic of what the trees say, by the pod's name.
+COMPOSED from the kernel's documentation: see tests/agent/sources/gpus/drm/machine.py. Every figure
+on the page is the arithmetic of what the trees say, by the pod's name.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent.doctor.looking import check
-from tests.agent.gpus.drm.machine import Machine, i915
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.documents import node_document
+from tests.agent.sources.gpus.drm.machine import Machine, i915
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.documents import node_document
 from tests.e2e.node import NAME
 from tests.e2e.programs import Exporter, Page
 from tests.e2e.scraper import Scraper, falls, imbalances

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cgroups.names import new_container_id
+from tests.agent.sources.cgroups.names import new_container_id
 from tests.e2e.programs import Page
 from tests.e2e.scraper import falls, grows, imbalances, measured_at
 from tests.e2e.stage import WINDOW_S, Stage, staged

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.agent.cgroups.names import new_container_id
-from tests.agent.cgroups.real import mounted, real_cgroups
-from tests.agent.groups.engines import Engine, serving, short_folder
-from tests.agent.groups.podman import BUSYBOX, Podman
+from tests.agent.sources.cgroups.names import new_container_id
+from tests.agent.sources.cgroups.real import mounted, real_cgroups
+from tests.agent.sources.groups.engines import Engine, serving, short_folder
+from tests.agent.sources.groups.podman import BUSYBOX, Podman
 from tests.e2e.programs import Page
 from tests.e2e.scraper import falls, imbalances
 from tests.e2e.stage import Stage, staged

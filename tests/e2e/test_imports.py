@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.documents import node_document, pod_document
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.documents import node_document, pod_document
 from tests.e2e.programs import Exporter, Page
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Gpu, Scenario
@@ -25,7 +25,7 @@ NOT_IMPORTED = {
     "exporter.agent.commands.record": "record's",
     "exporter.agent.recording": "record's and replay's",
     "exporter.simulation.description": "simulates nothing",
-    "exporter.answers.terminal": "top's and snapshot's",
+    "exporter.answers.top": "top's and snapshot's",
     "google.protobuf": "there is no kubelet to ask for devices, 9 MiB",
     "grpc": "likewise, 12 MiB",
     "jinja2": "nobody opened a page, 4 MiB",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.model import ContainerKey, GroupKey
-from exporter.simulation.load import load
+from exporter.simulation.load_scenario import load
 from exporter.simulation.node import Node
 from tests.e2e.programs import Exporter, Page, Prometheus, eventually
 from tests.e2e.scraper import Scraper, falls, imbalances, measured_at

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cgroups.real import mounted
+from tests.agent.sources.cgroups.real import mounted
 from tests.e2e.programs import Page
 from tests.e2e.scraper import falls, grows, imbalances, measured_at
 from tests.e2e.stage import WINDOW_S, Stage, staged

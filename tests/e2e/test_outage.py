@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cgroups.real import mounted, real_cgroups
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.documents import Document, node_document
-from tests.agent.pods.logs import Logs
+from tests.agent.sources.cgroups.real import mounted, real_cgroups
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.documents import Document, node_document
+from tests.agent.sources.pods.logs import Logs
 from tests.e2e.node import NAME, Node
 from tests.e2e.programs import Page
 from tests.e2e.scraper import Scraper, falls, grows, imbalances

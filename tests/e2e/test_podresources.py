@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agent.node.kubeletserver import KubeletServer
-from tests.agent.node.messages import holding
-from tests.agent.pods.devices import claim_document, result, slice_document
-from tests.agent.pods.documents import Document
+from tests.agent.sources.node.kubeletserver import KubeletServer
+from tests.agent.sources.node.messages import holding
+from tests.agent.sources.pods.devices import claim_document, result, slice_document
+from tests.agent.sources.pods.documents import Document
 from tests.e2e.programs import Page
 from tests.e2e.stage import Stage, staged
 from tests.e2e.tenant import NAMESPACE, Tenant

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cgroups.names import container_path, new_container_id
+from tests.agent.sources.cgroups.names import container_path, new_container_id
 from tests.e2e.scraper import falls, imbalances
 from tests.e2e.stage import staged
 from tests.e2e.tenant import Tenant

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from exporter.model import ContainerKey
-from exporter.simulation.load import load
+from exporter.simulation.load_scenario import load
 from exporter.simulation.node import Node
 from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.rules.run import documented

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cgroups.real import mounted, real_cgroups
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.attacks import ATTACKS, NAMESPACE, Attack
-from tests.agent.pods.documents import node_document
+from tests.agent.sources.cgroups.real import mounted, real_cgroups
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.attacks import ATTACKS, NAMESPACE, Attack
+from tests.agent.sources.pods.documents import node_document
 from tests.e2e.node import NAME, Node
 from tests.e2e.programs import Exporter, Page, eventually
 from tests.e2e.tenant import Tenant

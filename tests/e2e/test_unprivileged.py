@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cgroups.real import mounted, real_cgroups
-from tests.agent.groups.engines import serving, short_folder
+from tests.agent.sources.cgroups.real import mounted, real_cgroups
+from tests.agent.sources.groups.engines import serving, short_folder
 from tests.e2e.programs import Exporter
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Gpu, Process, Scenario, Work

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from exporter.answers.prometheus.ranges import written
+from exporter.answers.reading.ranges import written
 from exporter.cli import main
 from tests.history import Scrape, backfilled
 

@@ -13,34 +13,34 @@ from pathlib import Path
 from typing import Any
 
 from exporter.agent.collector import Collector, Sources
-from exporter.agent.collector.rules import keep_of
+from exporter.agent.collector.cyclerules import keep_of
 from exporter.agent.collector.wiring import make_collector
 from exporter.agent.settings import load
+from exporter.agent.sources.cgroups.batchpatterns import GroupPatterns
 from exporter.agent.sources.cgroups.dmem import CgroupFiles
-from exporter.agent.sources.cgroups.patterns import GroupPatterns
-from exporter.agent.sources.cgroups.processes import CgroupProcesses
-from exporter.agent.sources.gpus.amd.discovery import addresses
+from exporter.agent.sources.cgroups.processcontainers import CgroupProcesses
+from exporter.agent.sources.gpus.amd.amddiscovery import addresses
+from exporter.agent.sources.gpus.amd.amdsource import AmdSource
 from exporter.agent.sources.gpus.amd.kfd import processes_of
-from exporter.agent.sources.gpus.amd.source import AmdSource
-from exporter.agent.sources.gpus.drm.source import DrmSource
-from exporter.agent.sources.gpus.source import Demand, GpuSource
-from exporter.agent.sources.groups.source import GroupSource
-from exporter.agent.sources.node.kubelet import KubeletError
+from exporter.agent.sources.gpus.drm.drmsource import DrmSource
+from exporter.agent.sources.gpus.gpusource import Demand, GpuSource
+from exporter.agent.sources.groups.groupsource import GroupSource
+from exporter.agent.sources.node.kubeletcalls import KubeletError
+from exporter.agent.sources.node.nodesource import NodeSource, merged
 from exporter.agent.sources.node.podresources import PodResources
-from exporter.agent.sources.node.source import NodeSource, merged
 from exporter.agent.sources.pods.claims import Claims
 from exporter.agent.sources.pods.decode import KeyPrefixes, decode_node, decode_pod
-from exporter.agent.sources.pods.table import PodStore
+from exporter.agent.sources.pods.podtable import PodStore
 from exporter.agent.sources.source import AlwaysUp
-from exporter.apiserver.answers import ApiError
+from exporter.apiserver.serveranswers import ApiError
 from exporter.metrics.compat import CompatPage
 from exporter.metrics.text import Format, Renderer
 from exporter.model import NodeFacts, PodTable, Reading, Snapshot
-from tests.agent.cgroups.fakeproc import FakeProc
-from tests.agent.gpus.nvml.node import Node as Nvml
-from tests.agent.pods.apistate import Request, State
-from tests.agent.pods.devices import answer
-from tests.agent.pods.documents import Document
+from tests.agent.sources.cgroups.fakeproc import FakeProc
+from tests.agent.sources.gpus.nvml.node import Node as Nvml
+from tests.agent.sources.pods.apistate import Request, State
+from tests.agent.sources.pods.devices import answer
+from tests.agent.sources.pods.documents import Document
 from tests.e2e.programs import Page
 from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
 from tests.scenario.clock import SECOND, ManualClock
@@ -275,7 +275,7 @@ class _Pods(AlwaysUp):
 
 
 class StandInKubelet:
-    """A kubelet's answer to List, of ``tests/agent/node/messages.py``; None: it does not answer."""
+    """A kubelet's answer to List, of tests/agent/sources/node; None: it does not answer."""
 
     def __init__(self) -> None:
         self.answer: bytes | None = None

@@ -4,8 +4,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.agent.cgroups.names import container_path
-from tests.agent.pods.documents import Document, container_id
+from tests.agent.sources.cgroups.names import container_path
+from tests.agent.sources.pods.documents import Document, container_id
 from tests.e2e.programs import Page
 
 Limits = Mapping[str, str]

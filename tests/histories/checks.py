@@ -8,8 +8,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exporter.answers.prometheus.books import span_of
-from exporter.answers.prometheus.ranges import written
+from exporter.answers.bill.books import span_of
+from exporter.answers.reading.ranges import written
 from exporter.cli import main
 from tests.histories.scrapes import scrapes
 from tests.histories.store import MemoryStore, filled

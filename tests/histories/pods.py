@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from exporter.answers.httpclient import HttpClient
-from exporter.answers.prometheus.client import Prometheus
-from exporter.answers.prometheus.ranges import written
-from exporter.answers.terminal.feeds.feed import FeedResult
-from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
+from exporter.answers.reading.feeds.feed import FeedResult
+from exporter.answers.reading.feeds.prometheus import PrometheusFeed
+from exporter.answers.reading.jsonclient import HttpClient
+from exporter.answers.reading.queryapi import Prometheus
+from exporter.answers.reading.ranges import written
 from tests.histories.checks import Said, command
 from tests.histories.page import is_at
 from tests.histories.seen import STALE_S, Seen

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from exporter.answers.httpclient import HttpClient
+from exporter.answers.reading.jsonclient import HttpClient
 from exporter.httpclient import NoAnswerError
 from tests.histories.promql import Ask, Labels, Matcher, parsed
 from tests.store import STALE, Store, sent

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from exporter.answers.prometheus.ranges import written
+from exporter.answers.reading.ranges import written
 from tests.histories.checks import command
 from tests.histories.seen import Seen
 from tests.histories.values import History, Pod

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.simulation.load import load
+from exporter.simulation.load_scenario import load
 from exporter.simulation.node import Node
 from exporter.simulation.population import pod_key
 from tests.pages import pages

@@ -14,9 +14,9 @@ from exporter.agent.settings import load
 from exporter.agent.web.page import Choice, node_of, page
 from exporter.metrics.text import Format, Renderer
 from exporter.model import ContainerKey, Owner, Snapshot
-from exporter.simulation.load import load as load_scenario
+from exporter.simulation.load_scenario import load as load_scenario
 from exporter.simulation.node import Node
-from tests.answers.terminal.views import find, view
+from tests.answers.reading.views import find, view
 from tests.autoscaling.adapter import EXAMPLES, rules
 from tests.dashboards.grafana import FOLDER, LARGEST, fill, queries
 from tests.dashboards.grafana import load as board

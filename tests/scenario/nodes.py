@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 from tests.scenario.clock import START, ManualClock
 

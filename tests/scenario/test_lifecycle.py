@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from exporter.model import Pod, PodTable
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.nodes import A10, node, pod, process

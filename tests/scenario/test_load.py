@@ -7,7 +7,7 @@ from exporter.inputs.mapping import MAX_PROBLEMS
 from exporter.model import Grant
 from exporter.simulation import ScenarioError
 from exporter.simulation.description import SampleRule
-from exporter.simulation.load import describe, load
+from exporter.simulation.load_scenario import describe, load
 from exporter.simulation.node import Node
 from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import A10, pod, process

@@ -2,7 +2,7 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.population import Population, busy_ns, cut, segments
 from tests.scenario.nodes import A10, SCENARIOS, process
 

@@ -8,7 +8,7 @@ from exporter.agent.allocations.registry import decode
 from exporter.agent.allocations.rules import Rules
 from exporter.agent.sources.cgroups.layout import parse_path
 from exporter.model import ContainerKey, GroupKey, Pod, Unattributed
-from exporter.simulation.load import load, shipped
+from exporter.simulation.load_scenario import load, shipped
 from exporter.simulation.node import Node
 from tests.scenario.clock import SECOND, START, ManualClock
 from tests.scenario.truth import truth_of

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from exporter.model import ContainerKey, GroupKey, Unattributed
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 from tests.scenario.clock import SECOND, START, ManualClock
 from tests.scenario.nodes import SCENARIOS, node, pod, process

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from exporter.agent.collector import Sources
 from exporter.agent.collector.wiring import make_collector
 from exporter.agent.settings import load
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
-from exporter.agent.sources.node.source import StaticNodeSource
-from exporter.agent.sources.pods.source import SimulatedPods
+from exporter.agent.sources.node.nodesource import StaticNodeSource
+from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.metrics.text import Format, Renderer
 from exporter.simulation.description import Scenario
 from exporter.simulation.node import Node

@@ -21,7 +21,7 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.shown.processes import tree_of_snapshot
+from exporter.shown.processtree import tree_of_snapshot
 from exporter.shown.tree import Figures, PodEntry, Tree, tree_of, visible_to
 from tests.scenario.clock import ManualClock
 from tests.snapshots import container

@@ -7,7 +7,7 @@ are seen: a new instance's are listed on its whole card until it is found.
 import re
 from collections.abc import Mapping, Sequence
 
-from exporter.agent.allocations.devices import (
+from exporter.agent.allocations.devicenames import (
     card_at,
     card_by_number,
     card_by_pci,

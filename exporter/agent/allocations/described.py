@@ -18,11 +18,11 @@ import re
 from fractions import Fraction
 from functools import partial
 
-from exporter.agent.allocations.evidence import asks_for
 from exporter.agent.allocations.quantities import parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis, Reason
+from exporter.agent.allocations.trust import asks_for
 from exporter.model import Allocation, Container, Device, SchemeDescription
 
 _DECIMAL = re.compile(r"\d{1,18}(\.\d{1,9})?", re.ASCII)

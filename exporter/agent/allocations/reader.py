@@ -6,7 +6,12 @@ from dataclasses import replace
 from functools import cached_property, wraps
 from typing import NamedTuple
 
-from exporter.agent.allocations.devices import card_by_number, cards, common_memory, device_by_uuid
+from exporter.agent.allocations.devicenames import (
+    card_by_number,
+    cards,
+    common_memory,
+    device_by_uuid,
+)
 from exporter.agent.allocations.quantities import (
     MAX_MEMORY_BYTES,
     parse_natural,

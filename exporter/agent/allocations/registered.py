@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterable
 from math import gcd
 
-from exporter.agent.allocations.devices import cards, common_memory
+from exporter.agent.allocations.devicenames import cards, common_memory
 from exporter.agent.allocations.quantities import natural_of, parse_natural, parse_quantity
 from exporter.agent.allocations.replicas import number_of_units
 from exporter.model import MIB, NodeFacts

@@ -14,7 +14,7 @@ from exporter.agent.api.fields import Json
 from exporter.agent.api.figures import Figures
 from exporter.agent.facts.history import Past
 from exporter.metrics.families import FAMILIES, Family
-from exporter.metrics.reading import labelled
+from exporter.metrics.levelfacts import labelled
 from exporter.model import (
     OTHERS,
     ContainerHolding,
@@ -28,7 +28,7 @@ from exporter.model import (
     Snapshot,
     Unattributed,
 )
-from exporter.shown.processes import processes_of, unattributed_core
+from exporter.shown.processtree import processes_of, unattributed_core
 from exporter.shown.tree import (
     Others,
     Processes,

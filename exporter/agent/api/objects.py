@@ -23,7 +23,7 @@ from exporter.agent.api.figures import RATIOS, LevelFields
 from exporter.metrics.families import FAMILIES, OWN_LEVEL
 from exporter.model import DeviceFacts, Unattributed, Unmeasured
 from exporter.shown.marks import device_marks
-from exporter.shown.reasons import process_type, what_to_do, words
+from exporter.shown.reasonwords import process_type, what_to_do, words
 
 _WORDS = "What reasons mean."
 _NAMES = {"type": "object", "additionalProperties": TEXT}

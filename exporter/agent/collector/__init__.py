@@ -6,8 +6,8 @@ is missing, never the cycle.
 """
 
 from exporter.agent.collector.cycle import FIRST_LIST_S, Collector, Pulse
+from exporter.agent.collector.cyclerules import CycleRules, IdlePolicy
 from exporter.agent.collector.polling import Sources
-from exporter.agent.collector.rules import CycleRules, IdlePolicy
 
 __all__ = [
     "FIRST_LIST_S",

@@ -12,9 +12,12 @@ from typing import NamedTuple
 from exporter import __version__
 from exporter.agent.attribution.ownership import Sandboxes
 from exporter.agent.attribution.tenancy import account_for, without_tenants_servers
-from exporter.agent.collector.allocations import Allocations
+from exporter.agent.collector.cyclerules import CycleRules, IdlePolicy, idle_weights
 from exporter.agent.collector.group_names import GroupNames
-from exporter.agent.collector.owners import (
+from exporter.agent.collector.plausible import Plausible
+from exporter.agent.collector.podallocations import Allocations
+from exporter.agent.collector.polling import SourcePoller, Sources
+from exporter.agent.collector.processowners import (
     Holders,
     ProcessOwners,
     Residency,
@@ -22,16 +25,13 @@ from exporter.agent.collector.owners import (
     owners_of,
     pids_of,
 )
-from exporter.agent.collector.plausible import Plausible
-from exporter.agent.collector.polling import SourcePoller, Sources
-from exporter.agent.collector.rules import CycleRules, IdlePolicy, idle_weights
 from exporter.agent.collector.series_limit import DroppedSeries, limit_facts
 from exporter.agent.facts import CycleFacts, at_most, facts_of
+from exporter.agent.facts.factsview import View
 from exporter.agent.facts.history import extended, gauges_of
-from exporter.agent.facts.limits import Limits
-from exporter.agent.facts.view import View
+from exporter.agent.facts.shownlimits import Limits
 from exporter.agent.ledger import Allocated, Ledger, Moment
-from exporter.agent.sources.gpus.source import RestartRequiredError
+from exporter.agent.sources.gpus.gpusource import RestartRequiredError
 from exporter.agent.sources.pods.labels import PodLabels
 from exporter.model import (
     CgroupIdentity,

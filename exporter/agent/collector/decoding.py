@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from exporter.agent.allocations.devices import first_numbered
+from exporter.agent.allocations.devicenames import first_numbered
 from exporter.agent.allocations.rules import Rules
 from exporter.agent.allocations.terms import Decoded
 from exporter.agent.allocations.ties import Knowledge, Sayings, has_ended, node_for, together

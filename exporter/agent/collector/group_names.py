@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 
-from exporter.agent.collector.owners import ProcessOwners
+from exporter.agent.collector.processowners import ProcessOwners
 from exporter.model import (
     SEVERAL,
     CgroupIdentity,

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from exporter.agent.collector.rules import CycleRules
-from exporter.agent.sources.cgroups.source import ProcessSource
-from exporter.agent.sources.gpus.source import GpuSource, RestartRequiredError
-from exporter.agent.sources.groups.source import GroupSource
-from exporter.agent.sources.node.source import NodeSource, merged
-from exporter.agent.sources.pods.source import PodSource
+from exporter.agent.collector.cyclerules import CycleRules
+from exporter.agent.sources.cgroups.processsource import ProcessSource
+from exporter.agent.sources.gpus.gpusource import GpuSource, RestartRequiredError
+from exporter.agent.sources.groups.groupsource import GroupSource
+from exporter.agent.sources.node.nodesource import NodeSource, merged
+from exporter.agent.sources.pods.podsource import PodSource
 from exporter.model import (
     CgroupIdentity,
     Clock,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from exporter.agent.fairness import in_turn
 from exporter.metrics.families import families_without
-from exporter.metrics.reading import FIELDS, Labels, labelled
+from exporter.metrics.levelfacts import FIELDS, Labels, labelled
 from exporter.model import Facts, GroupHolding
 
 logger = logging.getLogger(__name__)

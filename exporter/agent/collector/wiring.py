@@ -10,26 +10,26 @@ from pathlib import Path
 
 from exporter.agent.allocations import rules
 from exporter.agent.collector import Collector, IdlePolicy, Sources
-from exporter.agent.collector.rules import cycle_rules, keep_of, rules_of
+from exporter.agent.collector.cyclerules import cycle_rules, keep_of, rules_of
 from exporter.agent.ledger import Ledger
 from exporter.agent.settings import Complaint, Settings, examine, load
+from exporter.agent.sources.cgroups.batchpatterns import GroupPatterns
 from exporter.agent.sources.cgroups.dmem import CgroupFiles
-from exporter.agent.sources.cgroups.patterns import GroupPatterns
-from exporter.agent.sources.cgroups.processes import CgroupProcesses
-from exporter.agent.sources.gpus.factory import open_gpus
-from exporter.agent.sources.gpus.source import demand_of
-from exporter.agent.sources.groups.owners import open_groups
-from exporter.agent.sources.groups.source import StaticGroupSource
+from exporter.agent.sources.cgroups.processcontainers import CgroupProcesses
+from exporter.agent.sources.gpus.gpufactory import open_gpus
+from exporter.agent.sources.gpus.gpusource import demand_of
+from exporter.agent.sources.groups.groupowners import open_groups
+from exporter.agent.sources.groups.groupsource import StaticGroupSource
+from exporter.agent.sources.node.nodepolicies import CardPolicies
+from exporter.agent.sources.node.nodesource import NodeSource, StaticNodeSource
 from exporter.agent.sources.node.podresources import open_pod_resources
-from exporter.agent.sources.node.policies import CardPolicies
-from exporter.agent.sources.node.source import NodeSource, StaticNodeSource
-from exporter.agent.sources.pods.api import ApiPods
+from exporter.agent.sources.pods.apiserverpods import ApiPods
 from exporter.agent.sources.pods.chain import ChainedPods
 from exporter.agent.sources.pods.claims import Claims
-from exporter.agent.sources.pods.factory import PodAccess, node_name, open_pod_source
-from exporter.agent.sources.pods.reader import ReaderTimings
+from exporter.agent.sources.pods.podfactory import PodAccess, node_name, open_pod_source
+from exporter.agent.sources.pods.podreader import ReaderTimings
+from exporter.agent.sources.pods.podsource import NoPods, PodSource
 from exporter.agent.sources.pods.reviews import ApiReviewer
-from exporter.agent.sources.pods.source import NoPods, PodSource
 from exporter.agent.sources.polled import Polled, PollTimings
 from exporter.inputs.problems import Problem
 from exporter.model import Clock
@@ -109,10 +109,10 @@ def cgroup_root(settings: Settings) -> str:
 
 def _simulated(settings: Settings, clock: Clock) -> Sources:
     # Imported here: what a node in memory takes is not for those that run on a real one.
-    from exporter.agent.sources.cgroups.source import SimulatedProcesses  # noqa: PLC0415
+    from exporter.agent.sources.cgroups.processsource import SimulatedProcesses  # noqa: PLC0415
     from exporter.agent.sources.gpus.simulated import SimulatedGpus  # noqa: PLC0415
-    from exporter.agent.sources.pods.source import SimulatedPods  # noqa: PLC0415
-    from exporter.simulation.load import load as load_scenario  # noqa: PLC0415
+    from exporter.agent.sources.pods.podsource import SimulatedPods  # noqa: PLC0415
+    from exporter.simulation.load_scenario import load as load_scenario  # noqa: PLC0415
     from exporter.simulation.node import Node  # noqa: PLC0415
 
     start_unix_ns = settings.simulate_start * 10**9 or None

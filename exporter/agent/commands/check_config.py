@@ -19,7 +19,7 @@ from exporter.console.output import say
 from exporter.inputs.problems import Place, Problem
 from exporter.shown.words import plural
 from exporter.simulation import ScenarioError
-from exporter.simulation.load import load as load_scenario
+from exporter.simulation.load_scenario import load as load_scenario
 
 FORMS = ("text", "json")
 _UNUSABLE = 2

@@ -17,18 +17,18 @@ from typing import BinaryIO, Literal
 from exporter import __version__
 from exporter.agent.collector import FIRST_LIST_S, Collector, Sources
 from exporter.agent.collector.wiring import make_collector, open_sources
-from exporter.agent.recording.board import BoardNames, boards_only
-from exporter.agent.recording.cycle import FORMAT, Cycle, Head
+from exporter.agent.recording.boardrecording import BoardNames, boards_only
 from exporter.agent.recording.file import RecordingError, RecordingWriter, digest
 from exporter.agent.recording.names import Pseudonyms
+from exporter.agent.recording.recordedcycle import FORMAT, Cycle, Head
 from exporter.agent.recording.recorder import Recorder
 from exporter.agent.recording.settings import disguised, recordable
 from exporter.agent.settings import Settings
-from exporter.agent.sources.gpus.source import RestartRequiredError
+from exporter.agent.sources.gpus.gpusource import RestartRequiredError
 from exporter.console.commandline import argument
 from exporter.console.output import OutputError, binary, warn
 from exporter.console.progress import Progress, progress
-from exporter.inputs.kinds import duration
+from exporter.inputs.valuekinds import duration
 from exporter.inputs.values import count
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from exporter.agent.collector import Collector
-from exporter.agent.collector.rules import rules_of
+from exporter.agent.collector.cyclerules import rules_of
 from exporter.agent.collector.wiring import make_collector
-from exporter.agent.recording.cycle import Cycle, Head
 from exporter.agent.recording.file import RecordingError, RecordingReader, digest
 from exporter.agent.recording.player import Player
+from exporter.agent.recording.recordedcycle import Cycle, Head
 from exporter.agent.recording.settings import restored
 from exporter.agent.settings import Settings
-from exporter.agent.sources.gpus.source import RestartRequiredError
+from exporter.agent.sources.gpus.gpusource import RestartRequiredError
 from exporter.console.output import say
 from exporter.console.progress import progress
 from exporter.metrics.families import families_without

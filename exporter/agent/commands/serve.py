@@ -14,13 +14,13 @@ from functools import partial
 from exporter import __version__
 from exporter.agent.api import About
 from exporter.agent.collector import Sources
-from exporter.agent.collector.rules import cycle_rules
+from exporter.agent.collector.cyclerules import cycle_rules
 from exporter.agent.collector.viewers import Viewers
 from exporter.agent.collector.wiring import make_collector, open_for_agent, open_reviewer
 from exporter.agent.commands import garbage
 from exporter.agent.commands.reload import Reloader
 from exporter.agent.settings import Settings
-from exporter.agent.sources.pods.factory import node_name
+from exporter.agent.sources.pods.podfactory import node_name
 from exporter.agent.web import (
     BindError,
     HttpServer,

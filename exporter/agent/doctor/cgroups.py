@@ -7,7 +7,7 @@ from exporter.agent.collector.wiring import cgroup_root
 from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.doctor.privileges import CGROUPS, HOST_PID
 from exporter.agent.sources import door
-from exporter.agent.sources.cgroups.tree import Hierarchy, find_hierarchy
+from exporter.agent.sources.cgroups.cgrouptree import Hierarchy, find_hierarchy
 from exporter.agent.sources.cgroups.walk import walk
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.proc import PidNamespaces, pid_namespaces

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from exporter.agent.collector import FIRST_LIST_S, Sources
 from exporter.agent.settings import Settings
-from exporter.agent.sources.gpus.source import GpuSource, RestartRequiredError
-from exporter.agent.sources.node.source import merged
-from exporter.agent.sources.pods.reader import NOT_YET
-from exporter.agent.sources.pods.source import PodSource
+from exporter.agent.sources.gpus.gpusource import GpuSource, RestartRequiredError
+from exporter.agent.sources.node.nodesource import merged
+from exporter.agent.sources.pods.podreader import NOT_YET
+from exporter.agent.sources.pods.podsource import PodSource
 from exporter.model import (
     CgroupIdentity,
     Clock,

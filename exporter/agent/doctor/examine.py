@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from exporter import __version__
 from exporter.agent.attribution.ownership import owner_of
-from exporter.agent.doctor.allocations import allocations
+from exporter.agent.doctor.allocationchecks import allocations
 from exporter.agent.doctor.cgroups import cgroups
 from exporter.agent.doctor.evidence import (
     CheckResult,
@@ -20,11 +20,11 @@ from exporter.agent.doctor.evidence import (
     ok,
     problem,
 )
-from exporter.agent.doctor.exporter import clock, exporter
+from exporter.agent.doctor.exporterchecks import clock, exporter
 from exporter.agent.doctor.gpus import gpus
-from exporter.agent.doctor.groups import groups
-from exporter.agent.doctor.limits import limits
-from exporter.agent.doctor.pods import node, pods
+from exporter.agent.doctor.groupchecks import groups
+from exporter.agent.doctor.limitchecks import limits
+from exporter.agent.doctor.podchecks import node, pods
 from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
 from exporter.shown.printable import printable
 from exporter.shown.words import plural

@@ -22,8 +22,8 @@ from exporter.agent.sources.pods.claims import (
 )
 from exporter.agent.sources.pods.decode import Json, mapping, mappings, text
 from exporter.agent.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
-from exporter.apiserver.answers import ApiError
 from exporter.apiserver.client import KubeClient
+from exporter.apiserver.serveranswers import ApiError
 from exporter.shown.words import some_of
 
 RULES = "devicetaintrules"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from exporter.agent.doctor.evidence import CheckResult, note, ok, problem
 from exporter.agent.doctor.privileges import AMD_DEVICES, FDINFO, HOST_PID, SYSFS
-from exporter.agent.sources.gpus.amd.source import ON_WSL
+from exporter.agent.sources.gpus.amd.amdsource import ON_WSL
 from exporter.agent.sources.gpus.drm.holders import NESTED, REFUSED
 from exporter.model import PARTITIONED, DeviceReading, DeviceState, Reading, Unmeasured
 

@@ -5,6 +5,6 @@
 """
 
 from exporter.agent.facts.build import at_most, facts_of
-from exporter.agent.facts.view import CycleFacts
+from exporter.agent.facts.factsview import CycleFacts
 
 __all__ = ["CycleFacts", "at_most", "facts_of"]

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection
 from functools import cache
 
-from exporter.agent.facts.devices import device_facts
+from exporter.agent.facts.devicefacts import device_facts
+from exporter.agent.facts.factsview import CycleFacts, View
 from exporter.agent.facts.holdings import container_holdings, group_holdings
-from exporter.agent.facts.pods import group_kind_facts, namespace_facts, pod_facts
-from exporter.agent.facts.view import CycleFacts, View
+from exporter.agent.facts.podfacts import group_kind_facts, namespace_facts, pod_facts
 from exporter.agent.ledger.device_ledger import DeviceLedger
 from exporter.agent.ledger.ledger import Ledger
 from exporter.model import ContainerKey, Facts, GroupKey, PodName

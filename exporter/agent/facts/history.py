@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from exporter.agent.facts.devices import device_facts
-from exporter.agent.facts.view import OwnerView, View
+from exporter.agent.facts.devicefacts import device_facts
+from exporter.agent.facts.factsview import OwnerView, View
 from exporter.agent.ledger import Moment
 from exporter.model import KIB, History, HistoryPoint, SeriesKey
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from exporter.agent.allocations.terms import MPS
-from exporter.agent.facts.limits import NO_LIMIT, Limit
-from exporter.agent.facts.view import DeviceView, K, OwnerView, Times, View
+from exporter.agent.facts.factsview import DeviceView, K, OwnerView, Times, View
+from exporter.agent.facts.shownlimits import NO_LIMIT, Limit
 from exporter.agent.ledger.accounts import Account, Counters
 from exporter.agent.ledger.device_status import OWNED
 from exporter.model import (

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
 from exporter.agent.recording.codec import CodecError, from_json, to_json
-from exporter.agent.recording.cycle import FORMAT, Cycle, Head
+from exporter.agent.recording.recordedcycle import FORMAT, Cycle, Head
 from exporter.inputs.files import opened
 
 T = TypeVar("T", Head, Cycle)

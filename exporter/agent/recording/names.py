@@ -32,8 +32,8 @@ from exporter.agent.recording.grants import (
     disguised_ref,
     prefix_of,
 )
-from exporter.agent.settings.groups import TAKEN
-from exporter.agent.sources.cgroups.patterns import SHIPPED
+from exporter.agent.settings.sitegroups import TAKEN
+from exporter.agent.sources.cgroups.batchpatterns import SHIPPED
 from exporter.model import (
     SEVERAL,
     CgroupIdentity,

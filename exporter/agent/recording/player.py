@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from exporter.agent.collector import Sources
 from exporter.agent.ledger import Moment
-from exporter.agent.recording.cycle import (
+from exporter.agent.recording.recordedcycle import (
     Cycle,
     Failure,
     GroupKinds,
@@ -15,7 +15,7 @@ from exporter.agent.recording.cycle import (
     SourceReport,
     StandingClock,
 )
-from exporter.agent.sources.gpus.source import Demand, RestartRequiredError
+from exporter.agent.sources.gpus.gpusource import Demand, RestartRequiredError
 from exporter.agent.sources.pods.decode import KeyPrefixes
 from exporter.model import (
     CgroupIdentity,

@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 from exporter.agent.collector import Sources
 from exporter.agent.collector.polling import Reporting
 from exporter.agent.ledger import Moment
-from exporter.agent.recording.cycle import (
+from exporter.agent.recording.names import Names
+from exporter.agent.recording.recordedcycle import (
     Cycle,
     Failure,
     GroupAnswer,
@@ -19,13 +20,12 @@ from exporter.agent.recording.cycle import (
     SourceReport,
     StandingClock,
 )
-from exporter.agent.recording.names import Names
-from exporter.agent.sources.cgroups.source import ProcessSource
-from exporter.agent.sources.gpus.source import Demand, GpuSource, RestartRequiredError
-from exporter.agent.sources.groups.source import GroupSource
-from exporter.agent.sources.node.source import NodeSource
+from exporter.agent.sources.cgroups.processsource import ProcessSource
+from exporter.agent.sources.gpus.gpusource import Demand, GpuSource, RestartRequiredError
+from exporter.agent.sources.groups.groupsource import GroupSource
+from exporter.agent.sources.node.nodesource import NodeSource
 from exporter.agent.sources.pods.decode import KeyPrefixes
-from exporter.agent.sources.pods.source import PodSource
+from exporter.agent.sources.pods.podsource import PodSource
 from exporter.model import (
     CgroupIdentity,
     Clock,

@@ -13,7 +13,7 @@ from exporter.agent.allocations.rules import Rules
 from exporter.agent.recording.names import PUBLIC_LABEL
 from exporter.agent.settings import TABLE, Settings, load
 from exporter.agent.settings.schemes import KEYS, SCHEMES
-from exporter.inputs.kinds import StructureError
+from exporter.inputs.valuekinds import StructureError
 from exporter.inputs.values import KEY, Setting
 from exporter.model import SchemeDescription
 

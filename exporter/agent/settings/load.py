@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from exporter.agent.settings.table import BY_NAME, TABLE, Settings, known_alike
-from exporter.inputs.kinds import StructureError
 from exporter.inputs.mapping import MAX_PROBLEMS, InvalidValue, below, flag_text
 from exporter.inputs.problems import Place, Problem, not_allowed
+from exporter.inputs.valuekinds import StructureError
 from exporter.inputs.values import Setting
 from exporter.inputs.yamldocument import NULL, YamlError, items, line_of, parse, read_bytes
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from exporter.inputs.kinds import duration
+from exporter.inputs.valuekinds import duration
 from exporter.inputs.values import SWITCH, TEXT, choice, count, many, matching, setting
 from exporter.metrics.families import FAMILIES, OFF_BY_DEFAULT, OPTIONAL_GROUPS, OWN_LEVEL
 from exporter.metrics.profiles import PROFILES, left_out

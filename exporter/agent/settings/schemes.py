@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from exporter.inputs.kinds import Form, StructureError, StructureProblem, ValueKind
 from exporter.inputs.mapping import MAX_PROBLEMS, below, of_kind, of_text, read_mapping
+from exporter.inputs.valuekinds import Form, StructureError, StructureProblem, ValueKind
 from exporter.inputs.values import choice, count, many, matching, size
 from exporter.inputs.yamldocument import line_of
 from exporter.model import SchemeDescription

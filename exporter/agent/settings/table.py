@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from exporter.agent.settings.cluster import ClusterSettings
+from exporter.agent.settings.clustersettings import ClusterSettings
 from exporter.agent.settings.measuring import GeneralSettings, MeasuringSettings, MetricsSettings
-from exporter.agent.settings.node import GroupSettings, NodeSettings
+from exporter.agent.settings.nodesettings import GroupSettings, NodeSettings
 from exporter.agent.settings.web import WebSettings
 from exporter.inputs.problems import meant, nearest
 from exporter.inputs.values import Setting

@@ -12,8 +12,6 @@ from exporter.agent.hostuse import HostUses
 from exporter.agent.settings import Settings
 from exporter.agent.web import runbooks
 from exporter.agent.web.access import Access, Gate, Route
-from exporter.agent.web.answers import Answers, Body
-from exporter.agent.web.api import Api
 from exporter.agent.web.connection import CLIENTS, HEADERS, ClientLimits, Clients, peer
 from exporter.agent.web.health import (
     CollectorState,
@@ -23,10 +21,12 @@ from exporter.agent.web.health import (
     ready,
     reload_handler,
 )
+from exporter.agent.web.jsonapi import Api
 from exporter.agent.web.landing import landing
 from exporter.agent.web.live import LivePage, static_routes
 from exporter.agent.web.negotiation import accepts_gzip, choose_format, header
 from exporter.agent.web.pages import Pages
+from exporter.agent.web.renderedanswers import Answers, Body
 from exporter.agent.web.selection import SelectionError, select
 from exporter.agent.web.verdicts import Verdicts
 from exporter.agent.web.views import Views

@@ -11,9 +11,9 @@ from aiohttp import hdrs, web
 from exporter.agent.api import About
 from exporter.agent.hostuse import HostUses
 from exporter.agent.web.access import Access, Route
-from exporter.agent.web.answers import Answers, respond_with
 from exporter.agent.web.negotiation import accepts_gzip, header
 from exporter.agent.web.page import CONTENT_SECURITY_POLICY, choice_of, node_of, page
+from exporter.agent.web.renderedanswers import Answers, respond_with
 from exporter.agent.web.views import EVERYTHING, View
 from exporter.model import Snapshot
 from exporter.shown.marks import Earlier

@@ -11,7 +11,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
-from exporter.agent.web.answers import Answers
+from exporter.agent.web.renderedanswers import Answers
 from exporter.agent.web.selection import Selection, selected
 from exporter.metrics.compat import CompatPage
 from exporter.metrics.families import LEVELS, Family

@@ -17,9 +17,9 @@ import yaml
 
 from exporter.agent.web import webkeys as keys
 from exporter.inputs import yamldocument
-from exporter.inputs.kinds import StructureProblem
 from exporter.inputs.mapping import Section, read_mapping
 from exporter.inputs.problems import Place, Problem
+from exporter.inputs.valuekinds import StructureProblem
 from exporter.inputs.yamldocument import YamlError
 
 TLS_VERSIONS = {"TLS12": TLSVersion.TLSv1_2, "TLS13": TLSVersion.TLSv1_3}

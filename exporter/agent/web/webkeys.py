@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import yaml
 
-from exporter.inputs import kinds, values
-from exporter.inputs.kinds import ValueKind
+from exporter.inputs import valuekinds, values
 from exporter.inputs.mapping import InvalidValue
+from exporter.inputs.valuekinds import ValueKind
 from exporter.inputs.yamldocument import items
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def duration(node: yaml.Node) -> int:
     return 0 if text(node) == "0" else _duration(node)
 
 
-_duration = of_kind(kinds.duration("0s", "24h"))
+_duration = of_kind(valuekinds.duration("0s", "24h"))
 
 
 def users(node: yaml.Node) -> dict[str, bytes]:

@@ -13,19 +13,28 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.answers.commands import advise, bill, top, why
-from exporter.answers.httpclient import Credentials
+from exporter.answers.advise import advisecommand
+from exporter.answers.bill import billcommand
 from exporter.answers.kubectl import KUBECONFIG, USUAL
+from exporter.answers.kubectl.apiroute import door_of, namespace_of
 from exporter.answers.kubectl.cluster import Cluster, Exporter
-from exporter.answers.kubectl.door import door_of, namespace_of
-from exporter.answers.kubectl.fleet import FleetFeed
+from exporter.answers.kubectl.clusterfeed import FleetFeed
 from exporter.answers.kubectl.forward import Forwarder
-from exporter.answers.prometheus.case import Case
-from exporter.answers.terminal.access import PROMETHEUS, URL, far_headers, far_namespace, secret_of
-from exporter.answers.terminal.feeds.http import RemoteFeed
-from exporter.apiserver.answers import ApiError
+from exporter.answers.reading.accessflags import (
+    PROMETHEUS,
+    URL,
+    far_headers,
+    far_namespace,
+    secret_of,
+)
+from exporter.answers.reading.feeds.remote import RemoteFeed
+from exporter.answers.reading.jsonclient import Credentials
+from exporter.answers.top import topcommand
+from exporter.answers.why import whycommand
+from exporter.answers.why.case import Case
 from exporter.apiserver.client import from_kubeconfig
 from exporter.apiserver.kubeconfig import KubeconfigError
+from exporter.apiserver.serveranswers import ApiError
 from exporter.console.output import warn
 from exporter.httpclient import NoAnswerError
 
@@ -57,7 +66,7 @@ def _top(user: _User) -> int:
         raise NoAnswerError("--format: of one exporter, which mgpu-exporter top --url names")
     given = user.arguments
     find = partial(user.cluster.exporters, given.selector)
-    return top.show(FleetFeed(find, user.cluster.http), given, user.namespace)
+    return topcommand.show(FleetFeed(find, user.cluster.http), given, user.namespace)
 
 
 def _cases(user: _User) -> Sequence[Case]:
@@ -77,14 +86,18 @@ def _cases(user: _User) -> Sequence[Case]:
 
 def _cases_of(user: _User, exporter: Exporter, namespace: str, pod: str) -> Sequence[Case]:
     feed = RemoteFeed(user.cluster.http(exporter))
-    return why.cases_of_exporter(feed, (namespace, pod), why.watched_ns(user.arguments))
+    return whycommand.cases_of_exporter(
+        feed, (namespace, pod), whycommand.watched_ns(user.arguments)
+    )
 
 
 _COMMANDS = {
-    "top": _Command(top.top, _top),
-    "why": _Command(why.why, lambda user: why.answer(lambda: _cases(user), user.arguments)),
-    "advise": _Command(advise.advise),
-    "bill": _Command(bill.bill),
+    "top": _Command(topcommand.top, _top),
+    "why": _Command(
+        whycommand.why, lambda user: whycommand.answer(lambda: _cases(user), user.arguments)
+    ),
+    "advise": _Command(advisecommand.advise),
+    "bill": _Command(billcommand.bill),
 }
 
 

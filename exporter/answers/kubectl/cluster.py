@@ -10,12 +10,12 @@ from itertools import product
 from typing import Any
 from urllib.parse import quote
 
-from exporter.answers.httpclient import Credentials, HttpClient
 from exporter.answers.kubectl import USUAL
 from exporter.answers.kubectl.forward import Forwarder, ForwardError
-from exporter.answers.prometheus.client import Prometheus
-from exporter.apiserver.answers import ApiError
+from exporter.answers.reading.jsonclient import Credentials, HttpClient
+from exporter.answers.reading.queryapi import Prometheus
 from exporter.apiserver.client import Load, connect
+from exporter.apiserver.serveranswers import ApiError
 from exporter.httpclient import NoAnswerError
 
 Json = Mapping[str, Any]

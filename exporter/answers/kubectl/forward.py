@@ -20,8 +20,8 @@ from urllib.parse import quote
 
 import aiohttp
 
-from exporter.answers.kubectl.door import Door
-from exporter.apiserver.answers import message_of
+from exporter.answers.kubectl.apiroute import Door
+from exporter.apiserver.serveranswers import message_of
 
 T = TypeVar("T")
 

@@ -74,7 +74,7 @@ def _parser(known: Collection[str]) -> Parser:
             description=command.about,
         )
         if name in known:
-            import_module(f"exporter.answers.commands.{name}").add_arguments(own)
+            import_module(f"exporter.answers.{name}.{name}command").add_arguments(own)
         group = own.add_argument_group("cluster")
         group.add_argument("--context", default="", help="of the kubeconfig [default its current]")
         group.add_argument("--kubeconfig", metavar="FILE", help=f"[$KUBECONFIG, or {KUBECONFIG}]")

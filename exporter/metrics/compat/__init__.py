@@ -5,6 +5,6 @@ meaning this exporter cannot provide has no row; a value that is not known has n
 come from the same snapshot.
 """
 
-from exporter.metrics.compat.page import PROGRAMS, CompatPage
+from exporter.metrics.compat.compatpage import PROGRAMS, CompatPage
 
 __all__ = ["PROGRAMS", "CompatPage"]

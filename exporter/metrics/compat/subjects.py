@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from exporter.metrics.families import FAMILIES
-from exporter.metrics.reading import labelled_facts
+from exporter.metrics.levelfacts import labelled_facts
 from exporter.model import (
     ContainerHolding,
     ContainerKey,

@@ -8,8 +8,8 @@ level.
 
 from collections.abc import Collection
 
-from exporter.metrics.families.devices import BOARD, DEVICE
-from exporter.metrics.families.exporter import EXPORTER
+from exporter.metrics.families.devicefamilies import BOARD, DEVICE
+from exporter.metrics.families.exporterfamilies import EXPORTER
 from exporter.metrics.families.family import (
     CORE,
     LEVELS,
@@ -20,7 +20,7 @@ from exporter.metrics.families.family import (
     FamilyOf,
     Sample,
 )
-from exporter.metrics.families.owners import CONTAINER, GROUP, GROUP_KIND, NAMESPACE, POD
+from exporter.metrics.families.ownerfamilies import CONTAINER, GROUP, GROUP_KIND, NAMESPACE, POD
 
 __all__ = [
     "BOARD",

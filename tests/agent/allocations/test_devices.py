@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.agent.allocations.devices import (
+from exporter.agent.allocations.devicenames import (
     card_by_number,
     card_by_pci,
     common_memory,

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from exporter.agent.allocations.evidence import agreed
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.rules import make
+from exporter.agent.allocations.trust import agreed
 from exporter.model import SchemeDescription
 from tests.agent.allocations.build import (
     CARD_MEMORY,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.agent.allocations.devices import with_labelled_memory
+from exporter.agent.allocations.devicenames import with_labelled_memory
 from exporter.agent.allocations.registry import decode
 from exporter.model import ClaimedDevice, ClaimRef, NodeFacts
 from tests.agent.allocations.build import MIB, card, container, granted, instance, node, pod

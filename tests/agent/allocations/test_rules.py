@@ -6,7 +6,7 @@ import pytest
 from exporter.agent.allocations.registry import SCHEMES, read_by
 from exporter.agent.allocations.rules import Rules, RulesError, make
 from exporter.agent.allocations.terms import IndexBasis
-from exporter.agent.settings.cluster import FACTOR_NAME, RESOURCE_NAMES
+from exporter.agent.settings.clustersettings import FACTOR_NAME, RESOURCE_NAMES
 from exporter.agent.settings.schemes import KEYS
 from exporter.model import Device, SchemeDescription
 from tests.agent.allocations.build import FOUR_CARDS, container, granted, node, pod

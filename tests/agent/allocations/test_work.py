@@ -20,7 +20,7 @@ from exporter.model import (
 )
 from tests.agent.allocations.build import FOUR_CARDS
 from tests.agent.allocations.cases import CASES, Json, node_of, pod_of, rules_of
-from tests.agent.pods.attacks import ATTACKS, NAMESPACE, Attack
+from tests.agent.sources.pods.attacks import ATTACKS, NAMESPACE, Attack
 from tests.work import growth
 
 SIZE = 24

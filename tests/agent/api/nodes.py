@@ -6,9 +6,9 @@ from functools import cache
 from exporter.agent.collector import Collector, Sources
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
-from exporter.agent.sources.pods.source import SimulatedPods
+from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.model import (
     CgroupIdentity,
     Container,
@@ -26,7 +26,7 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 from tests.agent.collector.bench import CID, DEVICE, SECOND, Bench
 from tests.scenario.clock import ManualClock

@@ -22,7 +22,7 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.shown.reasons import UNATTRIBUTED, UNMEASURED, process_type
+from exporter.shown.reasonwords import UNATTRIBUTED, UNMEASURED, process_type
 from tests.agent.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.agent.api.validation import validate, validator
 from tests.snapshots import container as held_by

@@ -2,7 +2,7 @@
 
 from exporter.agent.collector import Collector, IdlePolicy, Sources
 from exporter.agent.ledger import Ledger
-from exporter.agent.sources.node.source import NodeSource
+from exporter.agent.sources.node.nodesource import NodeSource
 from exporter.model import (
     Container,
     Device,

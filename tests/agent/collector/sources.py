@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from exporter.agent.sources.gpus.source import Demand
+from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.agent.sources.pods.decode import KeyPrefixes
 from exporter.model import (
     CgroupIdentity,

@@ -7,9 +7,9 @@ import pytest
 
 from exporter.agent.allocations.rules import Rules, make
 from exporter.agent.attribution.ownership import Member
-from exporter.agent.collector.allocations import Allocations
+from exporter.agent.collector.podallocations import Allocations
 from exporter.agent.ledger import Allocated
-from exporter.agent.sources.pods.table import indexed
+from exporter.agent.sources.pods.podtable import indexed
 from exporter.model import (
     ClaimedDevice,
     ClaimRef,

@@ -2,11 +2,11 @@
 
 from exporter.agent.collector import Collector, Sources
 from exporter.agent.ledger import Ledger
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
-from exporter.agent.sources.pods.source import SimulatedPods
+from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.model import ContainerKey, ProcessSample, Unattributed
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 from tests.scenario.clock import SECOND, ManualClock
 from tests.scenario.nodes import pod, process

@@ -10,8 +10,8 @@ import pytest
 
 from exporter.agent.allocations.terms import SHARED
 from exporter.agent.collector import Collector, Sources
-from exporter.agent.collector.allocations import limited
-from exporter.agent.sources.gpus.source import RestartRequiredError
+from exporter.agent.collector.podallocations import limited
+from exporter.agent.sources.gpus.gpusource import RestartRequiredError
 from exporter.metrics.families import FAMILIES
 from exporter.model import (
     Allocation,

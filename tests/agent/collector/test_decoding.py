@@ -12,10 +12,10 @@ from exporter.agent.allocations.room import MAX_OF_NODE, MAX_OF_POD, within
 from exporter.agent.allocations.rules import Rules
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis
-from exporter.agent.collector.allocations import MAX_LINES, Allocations
 from exporter.agent.collector.decoding import Asked, Decoder
+from exporter.agent.collector.podallocations import MAX_LINES, Allocations
 from exporter.agent.ledger import Allocated
-from exporter.agent.sources.pods.table import indexed
+from exporter.agent.sources.pods.podtable import indexed
 from exporter.model import (
     Allocation,
     ClaimedDevice,

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from exporter.agent.allocations.room import MAX_OF_NODE
-from exporter.agent.collector.rules import CycleRules
+from exporter.agent.collector.cyclerules import CycleRules
 from exporter.agent.sources.pods.claims import decode_claim, decode_slice, offered
 from exporter.agent.sources.pods.decode import KeyPrefixes, decode_pod
-from exporter.agent.sources.pods.table import indexed
+from exporter.agent.sources.pods.podtable import indexed
 from exporter.model import CgroupIdentity, NodeFacts, Unmeasured
 from tests.agent.collector.bench import CID, PLACED, POD, SECOND, Bench
 from tests.agent.collector.sources import SetNode
-from tests.agent.pods.attacks import ATTACKS, NAMESPACE
+from tests.agent.sources.pods.attacks import ATTACKS, NAMESPACE
 
 PODS = 2
 

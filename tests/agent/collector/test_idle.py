@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.agent.collector.rules import PARTS, IdlePolicy, idle_weights
+from exporter.agent.collector.cyclerules import PARTS, IdlePolicy, idle_weights
 from exporter.agent.ledger import Allocated
 from exporter.agent.settings import TABLE
 from exporter.model import (

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.agent.collector.allocations import by_name
-from exporter.agent.collector.owners import ProcessOwners, owners_of, pids_of
-from exporter.agent.sources.pods.table import indexed
+from exporter.agent.collector.podallocations import by_name
+from exporter.agent.collector.processowners import ProcessOwners, owners_of, pids_of
+from exporter.agent.sources.pods.podtable import indexed
 from exporter.model import (
     CgroupIdentity,
     Device,

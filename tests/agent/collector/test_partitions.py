@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.sources.gpus.amd.source import AmdSource
+from exporter.agent.sources.gpus.amd.amdsource import AmdSource
 from exporter.model import Container, DeviceAllocation, Grant, NodeFacts
 from tests.agent.collector.bench import POD, SECOND, Bench
 from tests.agent.collector.sources import SetNode
-from tests.agent.gpus.amd.trees import MI300X, Board, Tree
+from tests.agent.sources.gpus.amd.trees import MI300X, Board, Tree
 
 GPU = "amd.com/gpu"
 HOLDER = replace(POD, containers=(Container("main", limits={GPU: "1"}),))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from exporter.agent.collector import Collector, CycleRules, Sources
 from exporter.agent.sources.pods.chain import ChainedPods
 from exporter.agent.sources.pods.labels import LabelAllowList
-from exporter.agent.sources.pods.table import VERSIONS, indexed
+from exporter.agent.sources.pods.podtable import VERSIONS, indexed
 from exporter.model import (
     CgroupIdentity,
     Container,

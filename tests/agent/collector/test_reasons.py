@@ -16,9 +16,9 @@ from exporter.agent.allocations.rules import Rules
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.collector import Collector, CycleRules, Sources
 from exporter.agent.ledger import Ledger
-from exporter.agent.sources.cgroups.processes import CgroupProcesses
-from exporter.agent.sources.cgroups.source import ProcessSource
-from exporter.agent.sources.gpus.amd.source import AmdSource
+from exporter.agent.sources.cgroups.processcontainers import CgroupProcesses
+from exporter.agent.sources.cgroups.processsource import ProcessSource
+from exporter.agent.sources.gpus.amd.amdsource import AmdSource
 from exporter.model import (
     Allocation,
     CgroupIdentity,
@@ -36,11 +36,21 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from tests.agent.cgroups.fakeproc import FakeProc
-from tests.agent.cgroups.names import container_path
 from tests.agent.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench
-from tests.agent.gpus.amd.trees import MI250, MI300X, RADEON, TICKS, V1_3, Tree, put, table, v1_6
-from tests.agent.gpus.nvml.node import HASTY, PATIENT, START, Node
+from tests.agent.sources.cgroups.fakeproc import FakeProc
+from tests.agent.sources.cgroups.names import container_path
+from tests.agent.sources.gpus.amd.trees import (
+    MI250,
+    MI300X,
+    RADEON,
+    TICKS,
+    V1_3,
+    Tree,
+    put,
+    table,
+    v1_6,
+)
+from tests.agent.sources.gpus.nvml.node import HASTY, PATIENT, START, Node
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Instance, Process, Work
 from tests.rows import rows_of

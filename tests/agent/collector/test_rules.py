@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from exporter.agent.allocations.rules import make
 from exporter.agent.collector import CycleRules
-from exporter.agent.sources.gpus.source import Demand
+from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.agent.sources.pods.decode import KeyPrefixes
 from exporter.agent.sources.pods.labels import LabelAllowList
 from exporter.model import CgroupIdentity, LastReload, Pod

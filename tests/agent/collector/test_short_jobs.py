@@ -5,14 +5,14 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from exporter.agent.collector import Collector, Sources
-from exporter.agent.collector.rules import cycle_rules
+from exporter.agent.collector.cyclerules import cycle_rules
 from exporter.agent.ledger import Ledger
 from exporter.agent.settings import load
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
-from exporter.agent.sources.pods.source import SimulatedPods
+from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.model import CgroupIdentity, Unattributed
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 from tests.scenario.clock import ManualClock
 

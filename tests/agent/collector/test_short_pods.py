@@ -9,13 +9,13 @@ import pytest
 from exporter.agent.collector import Collector, Sources
 from exporter.agent.collector.wiring import make_collector
 from exporter.agent.settings import load
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
-from exporter.agent.sources.node.source import StaticNodeSource
-from exporter.agent.sources.pods.source import SimulatedPods
-from exporter.answers.prometheus.parts import NOBODY, USE, CardStep, Had, Payer, divide
+from exporter.agent.sources.node.nodesource import StaticNodeSource
+from exporter.agent.sources.pods.podsource import SimulatedPods
+from exporter.answers.bill.parts import NOBODY, USE, CardStep, Had, Payer, divide
 from exporter.model import ContainerHolding
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 from exporter.simulation.population import pod_key
 from tests.scenario.clock import SECOND, START, ManualClock

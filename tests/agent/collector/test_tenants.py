@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.agent.collector.owners import LEAST_WINDOWS, MAX_ACTIVITIES, Residency
-from exporter.agent.collector.rules import CycleRules
+from exporter.agent.collector.cyclerules import CycleRules
+from exporter.agent.collector.processowners import LEAST_WINDOWS, MAX_ACTIVITIES, Residency
 from exporter.agent.facts.history import Past
 from exporter.model import (
     CgroupIdentity,
@@ -15,7 +15,7 @@ from exporter.model import (
     SeriesKey,
     Used,
 )
-from exporter.shown.processes import processes_of
+from exporter.shown.processtree import processes_of
 from tests.agent.collector.bench import CID, DEVICE, SECOND, Bench
 from tests.rows import rows_of
 

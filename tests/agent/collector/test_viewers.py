@@ -1,14 +1,14 @@
 """Who looks, and what that changes: each cycle reads."""
 
 from exporter.agent.collector import Collector, Sources
-from exporter.agent.collector.rules import cycle_rules
+from exporter.agent.collector.cyclerules import cycle_rules
 from exporter.agent.collector.viewers import Viewers
 from exporter.agent.ledger import Ledger
 from exporter.agent.settings import load
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
-from exporter.agent.sources.pods.source import SimulatedPods
-from exporter.simulation.load import describe
+from exporter.agent.sources.pods.podsource import SimulatedPods
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 from tests.scenario.clock import ManualClock
 

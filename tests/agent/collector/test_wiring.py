@@ -6,10 +6,10 @@ import pytest
 
 from exporter.agent.collector.wiring import open_for_agent, open_sources
 from exporter.agent.settings import load
-from exporter.agent.sources.pods.api import ApiPods
+from exporter.agent.sources.pods.apiserverpods import ApiPods
 from exporter.model import Unmeasured
-from tests.agent.gpus.drm.machine import Machine
-from tests.agent.pods.apiserver import write_kubeconfig
+from tests.agent.sources.gpus.drm.machine import Machine
+from tests.agent.sources.pods.apiserver import write_kubeconfig
 
 
 @pytest.mark.parametrize(

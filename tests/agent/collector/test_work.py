@@ -9,9 +9,9 @@ from exporter.agent.api import About
 from exporter.agent.api import snapshot as snapshot_document
 from exporter.agent.attribution.join import place
 from exporter.agent.collector.series_limit import limit_facts
-from exporter.agent.sources.pods.table import indexed
+from exporter.agent.sources.pods.podtable import indexed
 from exporter.agent.web.page.choice import choice_of
-from exporter.agent.web.page.node import node_of
+from exporter.agent.web.page.nodepage import node_of
 from exporter.agent.web.page.page import page
 from exporter.metrics.compat import CompatPage
 from exporter.metrics.text import Format, Renderer
@@ -27,7 +27,7 @@ from exporter.model import (
     Pod,
     Snapshot,
 )
-from exporter.shown.processes import _settled
+from exporter.shown.processtree import _settled
 from tests.agent.collector.bench import CID, DEVICE, POD, SECOND, Bench
 from tests.agent.collector.sources import SetNode
 from tests.work import growth

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.collector.rules import cycle_rules
+from exporter.agent.collector.cyclerules import cycle_rules
 from exporter.agent.commands.reload import Reloader
 from exporter.agent.settings import TABLE, Settings, load
 from exporter.model import LastReload

@@ -6,7 +6,7 @@ import pytest
 
 from exporter.agent.allocations.room import MAX_OF_POD
 from exporter.agent.doctor import CheckVerdict, privileges
-from exporter.agent.doctor.allocations import allocations
+from exporter.agent.doctor.allocationchecks import allocations
 from exporter.model import NodeFacts, PodTable
 from tests.agent.allocations.build import FOUR_CARDS, container, node, pod
 from tests.agent.doctor.looking import by_subject, evidence, settings

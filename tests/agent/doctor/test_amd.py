@@ -7,13 +7,13 @@ import pytest
 
 from exporter.agent.doctor import CheckResult, CheckVerdict, privileges
 from exporter.agent.doctor.gpus import gpus
-from exporter.agent.sources.gpus.amd.source import AmdSource
+from exporter.agent.sources.gpus.amd.amdsource import AmdSource
 from exporter.agent.sources.gpus.drm.holders import CROWDED, REFUSED
 from exporter.agent.sources.gpus.fleet import HANGS
 from exporter.model import DeviceState, Reading, SourceStatus, Unmeasured
 from tests.agent.doctor.looking import by_subject, check, evidence, settings
-from tests.agent.gpus.amd.node import Node
-from tests.agent.gpus.amd.trees import MI210, MI250, MI300X, RADEON, STRIX_HALO, table, v1_6
+from tests.agent.sources.gpus.amd.node import Node
+from tests.agent.sources.gpus.amd.trees import MI210, MI250, MI300X, RADEON, STRIX_HALO, table, v1_6
 
 ABSENT = Reading(SourceStatus("nvml", up=False, absent=True))
 

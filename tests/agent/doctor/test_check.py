@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.doctor import privileges
-from tests.agent.cgroups.real import RealCgroups, mounted, real_cgroups
 from tests.agent.doctor.looking import Report, check
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.documents import node_document
+from tests.agent.sources.cgroups.real import RealCgroups, mounted, real_cgroups
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.documents import node_document
 from tests.e2e.node import NAME, Node
 from tests.e2e.tenant import Tenant
 from tests.fakenvml.build import library

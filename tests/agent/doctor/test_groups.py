@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.doctor import CheckResult, CheckVerdict, privileges
-from exporter.agent.doctor.groups import groups
+from exporter.agent.doctor.groupchecks import groups
 from exporter.model import CgroupIdentity, Unit
-from tests.agent.cgroups.fakeproc import FakeProc
 from tests.agent.doctor.looking import by_subject, check, evidence, settings
-from tests.agent.groups.engines import serving, short_folder
+from tests.agent.sources.cgroups.fakeproc import FakeProc
+from tests.agent.sources.groups.engines import serving, short_folder
 
 NAMES = "containers' names"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.doctor.evidence import CheckVerdict
-from exporter.agent.doctor.limits import limits
+from exporter.agent.doctor.limitchecks import limits
 from exporter.model import (
     MEMORY_LIMIT,
     MEMORY_REQUEST,

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.doctor import CheckResult, CheckVerdict, privileges
-from exporter.agent.doctor.exporter import clock
-from exporter.agent.doctor.pods import pods
+from exporter.agent.doctor.exporterchecks import clock
+from exporter.agent.doctor.podchecks import pods
 from exporter.model import SourceStatus
 from tests.agent.doctor.looking import by_subject, evidence, settings
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.pods.devices import slice_document
-from tests.agent.pods.documents import node_document, pod_document
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.devices import slice_document
+from tests.agent.sources.pods.documents import node_document, pod_document
 
 USER = 'pods is forbidden: User "system:serviceaccount:gpu:exporter" cannot list resource "pods"'
 

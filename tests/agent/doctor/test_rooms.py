@@ -12,9 +12,9 @@ from exporter.agent.doctor import CheckResult, CheckVerdict, as_json, as_text, e
 from exporter.agent.doctor.cgroups import cgroups
 from exporter.agent.doctor.evidence import ClockReading, note, ok, problem
 from exporter.agent.doctor.examine import ReportEntry, together
-from exporter.agent.doctor.exporter import clock
+from exporter.agent.doctor.exporterchecks import clock
 from exporter.agent.doctor.gpus import gpus, module_version
-from exporter.agent.doctor.pods import node
+from exporter.agent.doctor.podchecks import node
 from exporter.model import (
     CgroupIdentity,
     Device,
@@ -30,8 +30,8 @@ from exporter.model import (
     Unmeasured,
 )
 from tests.agent.doctor.looking import by_subject, evidence, settings
-from tests.agent.node.kubeletserver import KubeletServer
-from tests.agent.node.messages import holding
+from tests.agent.sources.node.kubeletserver import KubeletServer
+from tests.agent.sources.node.messages import holding
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Scenario
 

@@ -10,9 +10,9 @@ import pytest
 
 from exporter.agent.collector.wiring import open_sources
 from exporter.agent.doctor import CheckVerdict, gather
-from exporter.agent.doctor.pods import node, pods
-from exporter.agent.sources.pods.reader import NOT_YET
-from exporter.agent.sources.pods.source import SimulatedPods
+from exporter.agent.doctor.podchecks import node, pods
+from exporter.agent.sources.pods.podreader import NOT_YET
+from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.model import PodTable, SourceStatus
 from tests.agent.doctor.looking import by_subject, check, evidence, settings
 

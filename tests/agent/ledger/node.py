@@ -6,8 +6,8 @@ from typing import Any
 
 from exporter.agent.attribution.join import account
 from exporter.agent.facts import CycleFacts, at_most, facts_of
+from exporter.agent.facts.factsview import View
 from exporter.agent.facts.history import gauges_of
-from exporter.agent.facts.view import View
 from exporter.agent.ledger import Allocated, Ledger, Moment
 from exporter.metrics.families import OWN_LEVEL
 from exporter.model import (

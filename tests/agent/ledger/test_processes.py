@@ -21,7 +21,7 @@ from exporter.model import (
     Unattributed,
     Used,
 )
-from exporter.shown.processes import processes_of, unattributed_core
+from exporter.shown.processtree import processes_of, unattributed_core
 from tests.agent.ledger.node import SECOND, A, B
 
 COMPUTE = frozenset({"compute"})

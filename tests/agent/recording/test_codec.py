@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exporter.agent.recording.codec import CodecError, from_json, to_json
-from exporter.agent.recording.cycle import Cycle, Failure, Head
+from exporter.agent.recording.recordedcycle import Cycle, Failure, Head
 from exporter.model import (
     CgroupIdentity,
     Device,

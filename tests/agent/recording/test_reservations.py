@@ -8,12 +8,12 @@ import pytest
 from exporter.agent.collector import Sources
 from exporter.agent.commands.record import Session
 from exporter.agent.commands.replay import Replay
-from exporter.agent.recording.board import BoardNames, boards_only
+from exporter.agent.recording.boardrecording import BoardNames, boards_only
 from exporter.agent.recording.file import RecordingReader, RecordingWriter
 from exporter.agent.recording.names import Pseudonyms
 from exporter.agent.settings import load
-from exporter.agent.sources.node.source import StaticNodeSource
-from exporter.agent.sources.pods.table import indexed
+from exporter.agent.sources.node.nodesource import StaticNodeSource
+from exporter.agent.sources.pods.podtable import indexed
 from exporter.metrics.text import Format, Renderer
 from exporter.model import (
     CgroupIdentity,

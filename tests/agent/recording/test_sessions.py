@@ -15,15 +15,15 @@ from exporter.agent.collector import Sources
 from exporter.agent.collector.wiring import open_sources
 from exporter.agent.commands.record import Session, Stop
 from exporter.agent.commands.replay import Replay
-from exporter.agent.recording.cycle import Cycle
 from exporter.agent.recording.file import RecordingReader, RecordingWriter
 from exporter.agent.recording.names import Pseudonyms
+from exporter.agent.recording.recordedcycle import Cycle
 from exporter.agent.settings import Settings, load
-from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
+from exporter.agent.sources.gpus.gpusource import RestartRequiredError
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
-from exporter.agent.sources.gpus.source import RestartRequiredError
-from exporter.agent.sources.node.source import StaticNodeSource
-from exporter.agent.sources.pods.source import SimulatedPods
+from exporter.agent.sources.node.nodesource import StaticNodeSource
+from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import (
@@ -48,7 +48,7 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.simulation.load import describe
+from exporter.simulation.load_scenario import describe
 from exporter.simulation.node import Node
 from tests.agent.collector.bench import CID, PLACED, POD, Bench
 from tests.agent.collector.sources import SetGpus, SetPods, SetProcesses

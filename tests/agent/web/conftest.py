@@ -6,8 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from exporter.model import Snapshot
-from tests.agent.pods.apiserver import ApiServer
-from tests.agent.pods.apistate import Account
+from tests.agent.sources.pods.apiserver import ApiServer
+from tests.agent.sources.pods.apistate import Account
 from tests.agent.web.browser import Tab, browser, tab_of
 from tests.agent.web.certificates import Authority, Pair
 from tests.agent.web.looking import Watched

@@ -13,7 +13,7 @@ from exporter.apiserver.client import connect, from_kubeconfig
 from exporter.inputs.values import Address
 from exporter.model import Snapshot
 from tests.agent.api.nodes import demo
-from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
 from tests.agent.web.serving import PATIENCE_S, Answer, Site, serving
 from tests.scenario.clock import ManualClock
 

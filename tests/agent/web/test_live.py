@@ -35,7 +35,7 @@ from exporter.model import (
     Unmeasured,
 )
 from exporter.shown.marks import MAKE_ROOM, MarkKind
-from exporter.shown.processes import tree_of_snapshot
+from exporter.shown.processtree import tree_of_snapshot
 from exporter.shown.words import memory
 from tests.agent.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.agent.web.serving import PATIENCE_S, Site, serving

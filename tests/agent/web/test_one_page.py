@@ -21,7 +21,7 @@ from exporter.model import (
     Snapshot,
 )
 from exporter.shown.words import held_of, percent
-from exporter.simulation.load import shipped
+from exporter.simulation.load_scenario import shipped
 from tests.agent.api.nodes import demo
 from tests.agent.collector.bench import CID, DEVICE, Bench
 from tests.snapshots import snapshot_of

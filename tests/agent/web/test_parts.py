@@ -18,15 +18,15 @@ from exporter.agent.api import About
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
 from exporter.agent.web.page.choice import choice_of
-from exporter.agent.web.page.node import node_of
+from exporter.agent.web.page.nodepage import node_of
 from exporter.agent.web.page.page import page
-from exporter.answers.terminal.feeds import FeedResult, NodeSight, view_of
-from exporter.answers.terminal.feeds.document import node_of_document
-from exporter.answers.terminal.view import Line, LineKind
+from exporter.answers.reading.feeds import FeedResult, NodeSight, view_of
+from exporter.answers.reading.feeds.nodedocument import node_of_document
+from exporter.answers.reading.feeds.overview import Line, LineKind
 from exporter.model import Snapshot
-from exporter.shown.processes import tree_of_snapshot
+from exporter.shown.processtree import tree_of_snapshot
 from exporter.shown.tree import DeviceEntry, visible_to
-from exporter.simulation.load import shipped
+from exporter.simulation.load_scenario import shipped
 from tests.scenario.clock import ManualClock
 
 SECONDS = range(10, 100, 11)

@@ -14,7 +14,7 @@ from exporter.agent.web.verdicts import Client
 from exporter.agent.web.views import namespaces_of
 from exporter.model import Facts, NamespaceFacts, PodFacts, Right, Subject
 from tests.agent.api.nodes import demo
-from tests.agent.pods.apistate import Account
+from tests.agent.sources.pods.apistate import Account
 from tests.agent.web.reviewing import EVERYWHERE, SNAPSHOT, Guarded, ask, bearer, of, user
 from tests.agent.web.serving import PATIENCE_S, Site, serving
 from tests.scenario.clock import SECOND, ManualClock

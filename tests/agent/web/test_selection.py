@@ -4,7 +4,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from exporter.agent.web import Pages
-from exporter.agent.web.answers import MOST
+from exporter.agent.web.renderedanswers import MOST
 from exporter.agent.web.selection import Selection, SelectionError, select, selected
 from exporter.metrics.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
 from exporter.metrics.text import Format

@@ -13,19 +13,19 @@ from unittest.mock import patch
 
 import pytest
 
-from exporter.answers.httpclient import HttpClient
+from exporter.answers.kubectl.apiroute import door_of
 from exporter.answers.kubectl.cluster import Exporter as Agent
-from exporter.answers.kubectl.door import door_of
-from exporter.answers.kubectl.fleet import FleetFeed
+from exporter.answers.kubectl.clusterfeed import FleetFeed
 from exporter.answers.kubectl.forward import Forwarder
 from exporter.answers.kubectl.plugin import main
-from exporter.answers.terminal.feeds import FeedResult, NamespaceFeed, NodeSight
-from exporter.answers.terminal.feeds.http import RemoteFeed
+from exporter.answers.reading.feeds import FeedResult, NamespaceFeed, NodeSight
+from exporter.answers.reading.feeds.remote import RemoteFeed
+from exporter.answers.reading.jsonclient import HttpClient
 from exporter.apiserver.client import from_kubeconfig
 from exporter.httpclient import NoAnswerError
 from exporter.shown.tree import DeviceEntry, Tree
 from tests.answers.kubectl.cluster import Cluster, pod
-from tests.answers.terminal.test_http import Server
+from tests.answers.reading.test_remote import Server
 from tests.e2e.programs import Exporter
 from tests.scenario.clock import ManualClock
 from tests.store import Store, Target

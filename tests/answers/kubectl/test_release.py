@@ -59,5 +59,5 @@ def test_its_help_loads_nothing_that_asks_anybody() -> None:
         "exporter.agent",
         "exporter.model",
         "yaml",
-        "exporter.answers.prometheus",
+        "exporter.answers.reading",
     }

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.gpus.amd.trees import MI210
+from tests.agent.sources.gpus.amd.trees import MI210
 from tests.fakenvml.scenario import GIB, Gpu
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, core

@@ -4,13 +4,13 @@ import csv
 import io
 from decimal import Decimal
 
-from exporter.answers.prometheus import focus
-from exporter.answers.prometheus.bill import bill_of
-from exporter.answers.prometheus.books import CardBook
-from exporter.answers.prometheus.money import Prices
-from exporter.answers.prometheus.parts import CardStep, Had, Payer
-from exporter.answers.prometheus.ranges import Span
-from exporter.answers.prometheus.who import CardFacts
+from exporter.answers.bill import focus
+from exporter.answers.bill.bill import bill_of
+from exporter.answers.bill.books import CardBook
+from exporter.answers.bill.money import Prices
+from exporter.answers.bill.parts import CardStep, Had, Payer
+from exporter.answers.reading.ranges import Span
+from exporter.answers.reading.who import CardFacts
 from tests.field.report import report
 
 MUST = {  # of version 1.2's columns those that every data set has

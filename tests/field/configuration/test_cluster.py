@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from exporter.apiserver.client import connect, from_service_account
-from tests.agent.pods.authority import make_certificate
+from tests.agent.sources.pods.authority import make_certificate
 from tests.field.report import report
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.answers.kubectl.door import door_of
+from exporter.answers.kubectl.apiroute import door_of
 from exporter.answers.kubectl.forward import Forwarder
 from exporter.answers.kubectl.plugin import main
 from exporter.apiserver.client import from_kubeconfig

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node.messages import container, pod
+from tests.agent.sources.node.messages import container, pod
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Instance
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, by, core, gpus, memory_limits

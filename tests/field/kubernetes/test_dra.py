@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.node.messages import holding
-from tests.agent.pods.devices import claim_document, result, slice_document
+from tests.agent.sources.node.messages import holding
+from tests.agent.sources.pods.devices import claim_document, result, slice_document
 from tests.fakenvml.scenario import GIB, Gpu, Instance
 from tests.field.nodes import FieldNode, field_node
 from tests.field.pods import FieldPod, by, core, gpus

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node.messages import container, devices, holding, pod
-from tests.agent.pods.documents import container_id
+from tests.agent.sources.node.messages import container, devices, holding, pod
+from tests.agent.sources.pods.documents import container_id
 from tests.e2e.scraper import imbalances
 from tests.fakenvml.scenario import GIB, Gpu
 from tests.field.nodes import FieldNode, field_node

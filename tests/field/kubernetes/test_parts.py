@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node.messages import container, devices, holding, pod
+from tests.agent.sources.node.messages import container, devices, holding, pod
 from tests.fakenvml.scenario import GIB, Gpu, Instance
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, by, core, gpus, memory_limits

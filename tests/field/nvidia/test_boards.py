@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node.messages import holding
+from tests.agent.sources.node.messages import holding
 from tests.e2e.programs import Page
 from tests.fakenvml.scenario import GIB, Fault, Field, Gpu, Instance, Work
 from tests.field.nodes import field_node

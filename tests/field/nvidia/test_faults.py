@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.model.alerts import HARDWARE, codes
-from tests.agent.node.messages import holding
+from tests.agent.sources.node.messages import holding
 from tests.e2e.programs import Page
 from tests.e2e.tenant import Tenant
 from tests.fakenvml.scenario import Fault, Field, Gpu, Instance, Xid

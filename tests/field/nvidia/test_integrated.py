@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node.messages import holding
+from tests.agent.sources.node.messages import holding
 from tests.e2e.programs import Page
 from tests.e2e.tenant import Tenant
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Process

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node.messages import holding
+from tests.agent.sources.node.messages import holding
 from tests.e2e.tenant import Tenant
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Process, Work

@@ -9,7 +9,7 @@ import pytest
 from exporter.agent.sources.cgroups.layout import best_identity
 from exporter.agent.sources.groups.containers import ContainerNames
 from exporter.model import GroupKey, GroupMembers
-from tests.agent.groups.engines import serving, short_folder
+from tests.agent.sources.groups.engines import serving, short_folder
 from tests.fakenvml.scenario import Gpu
 from tests.field.nodes import field_node
 from tests.field.report import report

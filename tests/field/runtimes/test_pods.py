@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cgroups.names import container_path, pod_path
-from tests.agent.node.messages import holding
+from tests.agent.sources.cgroups.names import container_path, pod_path
+from tests.agent.sources.node.messages import holding
 from tests.e2e.programs import Page
 from tests.e2e.tenant import Tenant
 from tests.fakenvml.scenario import GIB, Gpu

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.answers.httpclient import HttpClient
-from exporter.answers.prometheus.client import Prometheus
-from exporter.answers.prometheus.ranges import written
-from exporter.answers.prometheus.series_case import SeriesCase
-from exporter.answers.prometheus.why import Topic, sentences
+from exporter.answers.reading.jsonclient import HttpClient
+from exporter.answers.reading.queryapi import Prometheus
+from exporter.answers.reading.ranges import written
+from exporter.answers.why.sentences import Topic, sentences
+from exporter.answers.why.seriescase import SeriesCase
 from exporter.cli import main
-from tests.answers.prometheus.test_bill import BEGIN, Exporter
-from tests.answers.prometheus.test_why import NOW, _page
-from tests.answers.terminal.test_http import Server
+from tests.answers.bill.test_bill import BEGIN, Exporter
+from tests.answers.reading.test_remote import Server
+from tests.answers.why.test_why import NOW, _page
 from tests.field.report import report
 from tests.history import Scrape, backfilled
 from tests.store import Store, Target

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.answers.prometheus.parts import METHODS
-from exporter.answers.prometheus.ranges import written
+from exporter.answers.bill.parts import METHODS
+from exporter.answers.reading.ranges import written
 from exporter.cli import main
-from tests.answers.prometheus.test_bill import Exporter
+from tests.answers.bill.test_bill import Exporter
 from tests.field.histories import DAY, HOUR, Histories, Served
 from tests.field.report import report
 from tests.field.series.test_bills import MGPU, NEW, RANGE_S, Had, billed, grow, scrapes

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.answers.prometheus.test_bill import Exporter
+from tests.answers.bill.test_bill import Exporter
 from tests.field.histories import DAY, HOUR, Histories, Served
 from tests.field.report import report
 from tests.history import Scrape

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tests.agent.cgroups.names import container_path
-from tests.agent.gpus.amd.trees import Board, Tree
-from tests.agent.gpus.drm.machine import Machine
-from tests.agent.pods.documents import pod_document
+from tests.agent.sources.cgroups.names import container_path
+from tests.agent.sources.gpus.amd.trees import Board, Tree
+from tests.agent.sources.gpus.drm.machine import Machine
+from tests.agent.sources.pods.documents import pod_document
 from tests.field.nodes import FieldNode
 
 GIB = 1 << 30

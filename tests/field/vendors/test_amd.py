@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.gpus.amd.trees import (
+from tests.agent.sources.gpus.amd.trees import (
     MI50,
     MI210,
     MI300X,
@@ -19,8 +19,8 @@ from tests.agent.gpus.amd.trees import (
     v1_6,
     v1_9,
 )
-from tests.agent.node.messages import container, devices
-from tests.agent.node.messages import pod as pod_of
+from tests.agent.sources.node.messages import container, devices
+from tests.agent.sources.node.messages import pod as pod_of
 from tests.fakenvml.scenario import Gpu
 from tests.field.report import report
 from tests.field.vendors.boards import (

@@ -10,10 +10,10 @@ import pytest
 from exporter.agent.doctor.vendors import OTHERS
 from exporter.agent.sources import door
 from exporter.agent.sources.door import Failed
-from exporter.agent.sources.gpus.amd import processes, turns
-from exporter.agent.sources.gpus.amd.source import AmdSource
-from tests.agent.gpus.amd.trees import MI300X, STRIX_HALO, TICKS, Board, remove, v1_6
-from tests.agent.gpus.drm.machine import i915
+from exporter.agent.sources.gpus.amd import amdturns, kfdprocesses
+from exporter.agent.sources.gpus.amd.amdsource import AmdSource
+from tests.agent.sources.gpus.amd.trees import MI300X, STRIX_HALO, TICKS, Board, remove, v1_6
+from tests.agent.sources.gpus.drm.machine import i915
 from tests.e2e.programs import Page
 from tests.field.vendors.boards import CORE, GIB, MEMORY, UNATTRIBUTED, VendorNode
 
@@ -66,7 +66,7 @@ def control(tmp_path: Path) -> dict[str, float | None]:
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that some dozens of processes fill."""
     for name, most in (("MOST_AT_WORK", 16), ("MOST_IDLE", 8), ("MOST_SIZES", 8)):
-        monkeypatch.setattr(turns, name, most)
+        monkeypatch.setattr(amdturns, name, most)
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_who_has_too_many_to_be_known_loses_one_for_each_new_one(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(processes, "MAX_PROCESSES", 40)
+    monkeypatch.setattr(kfdprocesses, "MAX_PROCESSES", 40)
     shared = Shared(node, victim=TENANT, tenant=VICTIM)
     shared.flood(60)
     page = node.run(SECONDS)

@@ -8,9 +8,9 @@ import pytest
 from exporter.agent.doctor.evidence import CheckResult
 from exporter.agent.doctor.vendors import OTHERS
 from exporter.agent.sources import door
-from exporter.agent.sources.gpus.drm import holders, turns
-from tests.agent.gpus.amd.trees import RADEON
-from tests.agent.gpus.drm.machine import i915
+from exporter.agent.sources.gpus.drm import drmturns, holders
+from tests.agent.sources.gpus.amd.trees import RADEON
+from tests.agent.sources.gpus.drm.machine import i915
 from tests.e2e.programs import Page
 from tests.field.vendors.boards import CORE, GIB, MEMORY, VendorNode
 
@@ -88,7 +88,7 @@ def test_who_has_too_many_clients_is_cut_and_nobody_else(
 def test_idle_clients_are_asked_in_turn_and_change_no_figure(
     node: VendorNode, control: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "MOST_IDLE", 4)
+    monkeypatch.setattr(drmturns, "MOST_IDLE", 4)
     shared = Shared(node)
     for number in range(60):
         node.machine.open(shared.tenant, 10 + number, i915(100 + number))
@@ -101,7 +101,7 @@ def test_idle_clients_are_asked_in_turn_and_change_no_figure(
 def test_what_was_done_while_nobody_asked_takes_nothing_from_a_neighbour(
     node: VendorNode, control: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "MOST_IDLE", 4)
+    monkeypatch.setattr(drmturns, "MOST_IDLE", 4)
     shared = Shared(node)
     for number in range(60):
         node.machine.open(shared.tenant, 10 + number, i915(100 + number))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.gpus.drm.machine import I915, i915
-from tests.agent.node.messages import container, devices
-from tests.agent.node.messages import pod as pod_of
+from tests.agent.sources.gpus.drm.machine import I915, i915
+from tests.agent.sources.node.messages import container, devices
+from tests.agent.sources.node.messages import pod as pod_of
 from tests.field.report import report
 from tests.field.vendors.boards import BUSY, CORE, GIB, JOULES, MEMORY, VendorNode
 

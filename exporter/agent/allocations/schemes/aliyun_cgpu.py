@@ -18,7 +18,6 @@ tables count only for containers that ask for these resources (``evidence``).
 
 from collections.abc import Mapping
 
-from exporter.agent.allocations.evidence import agreed, asks_for, is_backed
 from exporter.agent.allocations.quantities import natural_of, parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
@@ -30,6 +29,7 @@ from exporter.agent.allocations.schemes.aliyun_gpushare import (
     unit_of,
 )
 from exporter.agent.allocations.terms import IndexBasis, Reason
+from exporter.agent.allocations.trust import agreed, asks_for, is_backed
 from exporter.model import Allocation
 from exporter.model.policies import policies
 

@@ -12,7 +12,7 @@ its containers. The plugin's ``--memory-unit`` is inferred: the amount per card 
 NVML's.
 """
 
-from exporter.agent.allocations.devices import cards
+from exporter.agent.allocations.devicenames import cards
 from exporter.agent.allocations.quantities import MAX_MEMORY_BYTES, parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme

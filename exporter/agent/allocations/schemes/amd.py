@@ -17,11 +17,11 @@ of cards that the exporter reads.
 
 import re
 
-from exporter.agent.allocations.devices import card_by_pci, cards, common_memory, instances
-from exporter.agent.allocations.evidence import asks_for
+from exporter.agent.allocations.devicenames import card_by_pci, cards, common_memory, instances
 from exporter.agent.allocations.reader import NOTHING, PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
+from exporter.agent.allocations.trust import asks_for
 from exporter.model import PARTITIONED, Allocation, Container, Device, NodeFacts
 
 _VENDOR = "amd"

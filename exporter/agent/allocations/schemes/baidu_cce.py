@@ -11,9 +11,9 @@ with one container". Each amount is divided evenly over the cards counted. The c
 whole cards.
 """
 
-from exporter.agent.allocations.evidence import asks_for
 from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.trust import asks_for
 from exporter.model import GIB, Allocation, Container
 
 _DOMAIN = "baidu.com/"

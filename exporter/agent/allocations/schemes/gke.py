@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from exporter.agent.allocations.devices import card_by_number, cards, common_memory, instances
+from exporter.agent.allocations.devicenames import card_by_number, cards, common_memory, instances
 from exporter.agent.allocations.quantities import parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme

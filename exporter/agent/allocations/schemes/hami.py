@@ -41,8 +41,7 @@ from collections.abc import Collection
 from functools import partial
 from itertools import accumulate, repeat
 
-from exporter.agent.allocations.devices import device_by_uuid, instances
-from exporter.agent.allocations.evidence import asks_for
+from exporter.agent.allocations.devicenames import device_by_uuid, instances
 from exporter.agent.allocations.reader import PodReader, app_containers
 from exporter.agent.allocations.registered import AMD_REGISTERS, HAMI_REGISTERS, is_registered
 from exporter.agent.allocations.scheme import Scheme
@@ -56,6 +55,7 @@ from exporter.agent.allocations.schemes.vgpu import (
     read_mode,
 )
 from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
+from exporter.agent.allocations.trust import asks_for
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 NAMES = ResourceNames(

@@ -15,12 +15,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from exporter.agent.allocations.devices import card_by_number, cards, common_memory
-from exporter.agent.allocations.evidence import asks_for
+from exporter.agent.allocations.devicenames import card_by_number, cards, common_memory
 from exporter.agent.allocations.quantities import parse_quantity
 from exporter.agent.allocations.reader import NOTHING, PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import SHARED, Evidence, IndexBasis, Reason
+from exporter.agent.allocations.trust import asks_for
 from exporter.model import Allocation, Container, Grant, Pod, Said, Tie
 
 _VENDOR = "intel"

@@ -35,7 +35,7 @@ from dataclasses import replace
 from functools import partial
 from math import ceil
 
-from exporter.agent.allocations.devices import device_by_uuid
+from exporter.agent.allocations.devicenames import device_by_uuid
 from exporter.agent.allocations.quantities import parse_natural
 from exporter.agent.allocations.reader import MAX_CARDS, PodReader, Share
 from exporter.agent.allocations.scheme import Scheme

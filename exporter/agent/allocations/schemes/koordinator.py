@@ -25,12 +25,12 @@ The pod's label ``koordinator.sh/gpu-isolation-provider`` names what holds it to
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from exporter.agent.allocations.devices import device_by_uuid
-from exporter.agent.allocations.evidence import agreed, asks_for
+from exporter.agent.allocations.devicenames import device_by_uuid
 from exporter.agent.allocations.quantities import natural_of
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import UNENFORCED, IndexBasis, Reason
+from exporter.agent.allocations.trust import agreed, asks_for
 from exporter.model import Allocation, Container, Device
 from exporter.model.policies import policies
 

@@ -27,11 +27,11 @@ fails where the request is above the limit. ``fractiond`` replaces both.
 import re
 from dataclasses import replace
 
-from exporter.agent.allocations.evidence import asks_for
 from exporter.agent.allocations.quantities import parse_natural, parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share, each_container, lasting_containers
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import MPS, Evidence, IndexBasis, Reason
+from exporter.agent.allocations.trust import asks_for
 from exporter.model import (
     MEMORY_LIMIT,
     MEMORY_REQUEST,

@@ -33,7 +33,7 @@ and its devices are unknown.
 import re
 from dataclasses import replace
 
-from exporter.agent.allocations.devices import (
+from exporter.agent.allocations.devicenames import (
     cards,
     common_memory,
     device_by_uuid,

@@ -15,7 +15,7 @@ Sources: the documents 457/65734 and 457/90912 (resources, policies, online and 
 (``mixed-qgpu-enable``) is mixed.
 """
 
-from exporter.agent.allocations.devices import numbered_cards
+from exporter.agent.allocations.devicenames import numbered_cards
 from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from exporter.agent.allocations.devices import device_by_uuid, instances
-from exporter.agent.allocations.evidence import agreed, asks_for, is_backed
+from exporter.agent.allocations.devicenames import device_by_uuid, instances
 from exporter.agent.allocations.quantities import natural_of, parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.registered import registered_memory
 from exporter.agent.allocations.terms import UNENFORCED, Reason
+from exporter.agent.allocations.trust import agreed, asks_for, is_backed
 from exporter.model import MIB, MIG, Allocation, Container, Device
 from exporter.model.policies import policies
 

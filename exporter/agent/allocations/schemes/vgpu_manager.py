@@ -24,11 +24,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from exporter.agent.allocations.evidence import agreed, asks_for, is_backed
 from exporter.agent.allocations.quantities import natural_of, parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
+from exporter.agent.allocations.trust import agreed, asks_for, is_backed
 from exporter.model import MIB, Allocation, Container
 from exporter.model.policies import policies
 

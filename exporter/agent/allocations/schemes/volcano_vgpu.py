@@ -21,7 +21,6 @@ that has one. A container is held to the segment's memory times the factor
 from dataclasses import replace
 from functools import partial
 
-from exporter.agent.allocations.evidence import asks_for
 from exporter.agent.allocations.reader import PodReader
 from exporter.agent.allocations.registered import VOLCANO_REGISTERS, memory_factor
 from exporter.agent.allocations.scheme import Scheme
@@ -34,6 +33,7 @@ from exporter.agent.allocations.schemes.vgpu import (
     read_mode,
 )
 from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
+from exporter.agent.allocations.trust import asks_for
 from exporter.model import MIB, Allocation
 
 _NAMES = ResourceNames(

@@ -22,6 +22,7 @@ from functools import cache
 from typing import NamedTuple
 
 from exporter.agent.sources import door
+from exporter.agent.sources.cgroups.batchpatterns import NO_SITE, GroupPatterns
 from exporter.agent.sources.cgroups.layout import (
     HOST,
     PathState,
@@ -30,7 +31,6 @@ from exporter.agent.sources.cgroups.layout import (
     descend,
     root_of,
 )
-from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, UnreadError, Whole
 from exporter.model import (
     MIG,

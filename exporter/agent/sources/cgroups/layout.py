@@ -8,7 +8,7 @@ nested systemd slices), containerd (``internal/cri/server/helpers.go``, getCgrou
 (``internal/config/cgmgr``), docker, podman and kata.
 
 Off Kubernetes a path names a unit: a Slurm job, a systemd unit, a user or a machine, or the job of
-another batch system (``exporter.agent.sources.cgroups.patterns``). Their shapes
+another batch system (``exporter.agent.sources.cgroups.batchpatterns``). Their shapes
 come from Slurm (``doc/html/cgroups.shtml`` and ``cgroup_v2.shtml``), systemd
 (``CGROUP_DELEGATION``, ``systemd.slice(5)``), liblxc (``src/lxc/cgroups``), libvirt
 (``docs/cgroups.rst``) and systemd-nspawn. Whatever a user, a job or a machine makes inside of its
@@ -25,7 +25,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
-from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns, Named, Open
+from exporter.agent.sources.cgroups.batchpatterns import NO_SITE, GroupPatterns, Named, Open
 from exporter.model import SYSTEMS, USERS, CgroupIdentity, PodSlot, Unit
 
 CONTAINER = "container"  # of an unknown runtime

@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from exporter.agent.sources.cgroups.batchpatterns import NO_SITE, GroupPatterns
 from exporter.agent.sources.cgroups.layout import PathState, descend, is_own_inside, root_of
-from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.agent.sources.door import Absent, Cut, Failed, Unread, Whole, folders, read
 from exporter.model import CgroupIdentity
 

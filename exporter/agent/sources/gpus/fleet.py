@@ -14,13 +14,13 @@ from threading import Lock
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from exporter.agent.sources.door import UnreadError
-from exporter.agent.sources.gpus.pool import DeviceWorkers, Stuck
-from exporter.agent.sources.gpus.source import (
+from exporter.agent.sources.gpus.gpusource import (
     Demand,
     DeviceCgroups,
     NoCgroups,
     RestartRequiredError,
 )
+from exporter.agent.sources.gpus.pool import DeviceWorkers, Stuck
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from exporter.agent.sources.gpus.amd.board import UNDER_PARTITIONS
-from exporter.agent.sources.gpus.amd.device import (
+from exporter.agent.sources.gpus.amd.amdboard import UNDER_PARTITIONS
+from exporter.agent.sources.gpus.amd.amddevice import (
     COMPUTE,
     OF_THE_DEVICE_ONLY,
     ActivitySample,
@@ -21,8 +21,8 @@ from exporter.agent.sources.gpus.board_energy import BoardEnergy
 from exporter.agent.sources.gpus.cuts import energies_of
 from exporter.agent.sources.gpus.energy import EnergyUse, with_energy
 from exporter.agent.sources.gpus.fleet import DeviceChanges
-from exporter.agent.sources.gpus.presence import Presence
-from exporter.agent.sources.gpus.source import Demand
+from exporter.agent.sources.gpus.gpusource import Demand
+from exporter.agent.sources.gpus.processpresence import Presence
 from exporter.agent.sources.gpus.window import WindowCursor
 from exporter.agent.sources.gpus.xids import ACTED_ON, FALLEN_OFF, log_first
 from exporter.model import (

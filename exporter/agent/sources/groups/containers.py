@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.agent.sources.groups.engine import ContainerEngine, is_of, is_socket
-from exporter.agent.sources.groups.source import Facts, Members
+from exporter.agent.sources.groups.groupsource import Facts, Members
 from exporter.agent.sources.polled import Inquiry, PollTimings
 from exporter.httpclient import NoAnswerError
 from exporter.model import Clock, GroupFacts, GroupKey

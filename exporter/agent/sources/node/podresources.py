@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.agent.sources.node.entries import (
+from exporter.agent.sources.node.kubeletcalls import SOCKET, Kubelet, KubeletError
+from exporter.agent.sources.node.nodesource import NodeSource
+from exporter.agent.sources.node.resourceentries import (
     MALFORMED,
     PodEntry,
     PodResourcesList,
@@ -20,8 +22,6 @@ from exporter.agent.sources.node.entries import (
     decode_get,
     decode_list,
 )
-from exporter.agent.sources.node.kubelet import SOCKET, Kubelet, KubeletError
-from exporter.agent.sources.node.source import NodeSource
 from exporter.agent.sources.polled import Inquiry, Polled
 from exporter.model import ClaimedDevice, Clock, Grant, NodeFacts, Pod, PodTable
 

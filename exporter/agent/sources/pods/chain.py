@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.agent.sources.pods.decode import KeyPrefixes
-from exporter.agent.sources.pods.reader import PodThread
-from exporter.agent.sources.pods.table import VERSIONS, indexed
+from exporter.agent.sources.pods.podreader import PodThread
+from exporter.agent.sources.pods.podtable import VERSIONS, indexed
 from exporter.model import SECOND_NS, Clock, Container, NodeFacts, Pod, PodTable, SourceStatus
 
 logger = logging.getLogger(__name__)

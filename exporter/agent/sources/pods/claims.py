@@ -21,8 +21,8 @@ from exporter.agent.fairness import in_turn
 from exporter.agent.sources.pods.decode import Json, mapping, mappings, text, texts
 from exporter.agent.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
 from exporter.agent.sources.polled import Inquiry
-from exporter.apiserver.answers import ApiError, explanation
 from exporter.apiserver.client import KubeClient
+from exporter.apiserver.serveranswers import ApiError, explanation
 from exporter.model import ClaimedDevice, Clock, NodeFacts, OfferedDevice, PodTable
 
 MAX_RESULTS = 256  # devices of one claim; the API allows 32

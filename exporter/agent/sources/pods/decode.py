@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from exporter.agent.sources.pods.owners import resolve
+from exporter.agent.sources.pods.toplevelowner import resolve
 from exporter.model import MEMORY_LIMIT, MEMORY_REQUEST, ClaimRef, Container, NodeFacts, Pod
 
 MAX_ENTRIES = 1024  # of one map: annotations, labels, limits

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from exporter.agent.sources.pods.wire import JsonError, decode
-from exporter.apiserver.answers import ApiError, explanation
 from exporter.apiserver.client import KubeClient
+from exporter.apiserver.serveranswers import ApiError, explanation
 from exporter.model import ReviewError, Right, Subject
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path

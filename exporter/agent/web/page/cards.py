@@ -23,7 +23,7 @@ from exporter.agent.web.page.templates import shortened
 from exporter.model import MIG, PARTITIONED, DeviceFacts
 from exporter.model.alerts import OVER_MEMORY
 from exporter.shown.marks import Mark, MarkKind
-from exporter.shown.reasons import UNMEASURED
+from exporter.shown.reasonwords import UNMEASURED
 from exporter.shown.tree import UnattributedEntry
 from exporter.shown.words import NBSP, held_of, memory, page_plural, percent
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from exporter.agent.web.page.entries import Part, why
 from exporter.model import Unmeasured
 from exporter.model.alerts import OVER_MEMORY, OVER_SHARE
-from exporter.shown.reasons import UNMEASURED
+from exporter.shown.reasonwords import UNMEASURED
 from exporter.shown.words import NBSP, held_of, memory, percent
 
 POINTS = 60  # of a line: ten minutes

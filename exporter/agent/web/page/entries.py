@@ -28,7 +28,7 @@ from exporter.model import (
     sum_of_all,
 )
 from exporter.shown.marks import Mark, holding_marks, pod_marks, waiting_marks
-from exporter.shown.reasons import UNATTRIBUTED
+from exporter.shown.reasonwords import UNATTRIBUTED
 from exporter.shown.tree import Figures, GroupEntry, PodEntry, Tree
 
 Series = Mapping[SeriesKey, Mapping[str, Sequence[float | None]]]

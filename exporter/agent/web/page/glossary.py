@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from exporter.shown.reasons import UNATTRIBUTED, UNMEASURED
+from exporter.shown.reasonwords import UNATTRIBUTED, UNMEASURED
 from exporter.shown.tree import DeviceEntry
 
 

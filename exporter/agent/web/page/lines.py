@@ -36,7 +36,7 @@ from exporter.agent.web.page.entries import (
 from exporter.model import Process
 from exporter.model.alerts import OVER_MEMORY, OVER_SHARE
 from exporter.shown.marks import Mark
-from exporter.shown.reasons import process_type
+from exporter.shown.reasonwords import process_type
 from exporter.shown.words import duration, held_of, memory, percent
 
 MAX_SWATCHES = 4

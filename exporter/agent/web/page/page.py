@@ -28,12 +28,12 @@ from exporter.agent.web.page.choice import SORTS, Choice, device_text, has_all, 
 from exporter.agent.web.page.entries import Colours, TreeEntry, colours, entries, series_of
 from exporter.agent.web.page.glossary import Meaning, explanations, meanings
 from exporter.agent.web.page.lines import Line, line_of
-from exporter.agent.web.page.node import Node
+from exporter.agent.web.page.nodepage import Node
 from exporter.agent.web.page.templates import written
 from exporter.model import SourceStatus, sum_of_known
 from exporter.shown.kinds import count_nouns
 from exporter.shown.marks import Earlier, device_marks
-from exporter.shown.reasons import what_to_do
+from exporter.shown.reasonwords import what_to_do
 from exporter.shown.words import NBSP, joined, memory, page_plural
 
 CONTENT_SECURITY_POLICY = (

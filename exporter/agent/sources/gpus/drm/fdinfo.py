@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.agent.sources.gpus.drm.discovery import PCI_ADDRESS
+from exporter.agent.sources.gpus.drm.drmdiscovery import PCI_ADDRESS
 from exporter.model import Device, DeviceMemory, ProcessMemory
 
 LONGEST = 64 * 1024  # of the text, in bytes

@@ -22,10 +22,10 @@ from exporter.agent.fairness import Held
 from exporter.agent.sources import door
 from exporter.agent.sources.door import Cut, Whole
 from exporter.agent.sources.gpus.drm.descriptors import Opened, opened, target_of
-from exporter.agent.sources.gpus.drm.discovery import DRIVERS
+from exporter.agent.sources.gpus.drm.drmdiscovery import DRIVERS
 from exporter.agent.sources.gpus.fair import OwnersOfProcesses
+from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.agent.sources.gpus.pool import DeviceWorkers
-from exporter.agent.sources.gpus.source import Demand
 from exporter.agent.sources.proc import PidNamespaces, pid_namespaces, start_time
 from exporter.model import Clock, Unmeasured
 

@@ -9,7 +9,7 @@ would overflow otherwise.
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from exporter.agent.sources.gpus.source import VIEWED_NS, Demand
+from exporter.agent.sources.gpus.gpusource import VIEWED_NS, Demand
 from exporter.model import Clock, PartCost
 
 SECOND = 1_000_000_000

@@ -12,7 +12,8 @@ leaves ``library``. The tree::
     └── LibraryError        12: no library that can be loaded was found
 
 Only a new process helps a driver that was open after 18, or when 17 or 999 persist at init: that
-is ``exporter.agent.sources.gpus.source.RestartRequiredError``. Codes: ``nvmlReturn_t`` in nvml.h.
+is ``RestartRequiredError`` of ``exporter.agent.sources.gpus.gpusource``. Codes: ``nvmlReturn_t``
+in nvml.h.
 """
 
 from exporter.model import Unmeasured

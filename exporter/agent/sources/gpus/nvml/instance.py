@@ -7,12 +7,12 @@ anything ran on it. That share is scaled by the instance's part of the board's c
 from collections.abc import Sequence
 from dataclasses import replace
 
+from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.agent.sources.gpus.nvml.cadence import PROFILING
-from exporter.agent.sources.gpus.nvml.discovery import DeviceHandle, is_part
 from exporter.agent.sources.gpus.nvml.gpm import GPM, Gpm
 from exporter.agent.sources.gpus.nvml.library import Library
+from exporter.agent.sources.gpus.nvml.nvmldiscovery import DeviceHandle, is_part
 from exporter.agent.sources.gpus.nvml.refusals import Refusals
-from exporter.agent.sources.gpus.source import Demand
 from exporter.model import Clock, DeviceMemory, DeviceReading, Engines, Methods, Sensors, Window
 
 SLACK_NS = 10_000_000  # the clock is read once for GPM and once for the window

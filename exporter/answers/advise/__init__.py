@@ -1,0 +1,1 @@
+"""What each workload should ask for, by what a Prometheus saw of it."""

@@ -1,0 +1,91 @@
+"""What rules/mgpu-recording.yaml would have recorded of workloads, by the exporters' own series.
+
+Expressions by the name that a rule records under, without its level. Each is given matchers and the
+seconds that one value is of. tests/answers/advise/test_advise.py compares the advice by both.
+"""
+
+from collections.abc import Callable, Mapping
+
+_OF_POD = "cluster, job, instance, namespace, exported_namespace, pod, exported_pod"
+_OF_CONTAINER = f"{_OF_POD}, container, exported_container"
+_OWNER = "owner_kind, owner_name"
+_LEVEL = f"cluster, namespace, exported_namespace, {_OWNER}, container, exported_container"
+
+_RATE_S = 300  # a rate is of so long, and no value is of less
+
+Series = Callable[[str, int], str]  # matchers, seconds → an expression
+
+
+def _info(chosen: str) -> str:
+    """Containers that are allocated a GPU, with the owners of their pods; a bare pod is its own."""
+    of_pods = ",".join(filter(None, (chosen, 'owner_name=""')))
+    owned = ",".join(filter(None, (chosen, 'owner_name!=""')))
+    bare = f"mgpu_pod_info{{{of_pods}}}"
+    for name in ("pod", "exported_pod"):
+        bare = f'label_replace({bare}, "owner_name", "$1", "{name}", "(.+)")'
+    bare = f'label_replace({bare}, "owner_kind", "Pod", "", "")'
+    return (
+        f"max by ({_OF_CONTAINER}) (mgpu_container_allocation_info{{{chosen}}})"
+        f" * on ({_OF_POD}) group_left ({_OWNER})"
+        f" max by ({_OF_POD}, {_OWNER}) (mgpu_pod_info{{{owned}}} or {bare})"
+    )
+
+
+def _owned(series: str, chosen: str) -> str:
+    return f"{series} * on ({_OF_CONTAINER}) group_left ({_OWNER}) ({_info(chosen)})"
+
+
+def _most(series: str) -> Series:
+    """Of the pod and the card where it is most. ``OF`` and ``TIME`` stand for what is given."""
+
+    def expression(chosen: str, seconds: int) -> str:
+        found = series.replace("OF", f"{{{chosen}}}").replace("TIME", f"{max(seconds, _RATE_S)}s")
+        return f"max by ({_LEVEL}) ({_owned(found, chosen)})"
+
+    return expression
+
+
+def _cards(chosen: str, _: int) -> str:
+    own = f"{_LEVEL}, pod, exported_pod, uuid, scheme"
+    found = f"max by ({own}) ({_owned(f'mgpu_container_allocation_info{{{chosen}}}', chosen)})"
+    return f"count by ({_LEVEL}, scheme) ({found})"
+
+
+def _lasting(chosen: str, seconds: int) -> str:
+    there = f"mgpu_container_allocation_info{{{chosen}}}"
+    both = " and ".join(
+        f"max by ({_OF_CONTAINER}) ({one})" for one in (there, f"{there} offset 1h")
+    )
+    count = f"count by ({_LEVEL}) ({_owned(f'({both})', chosen)})"
+    return f"{count} or 0 * max without (scheme) ({_cards(chosen, seconds)})"
+
+
+def _core(chosen: str, seconds: int) -> str:
+    # rate() takes the whole five minutes as observed, of which in the first hours a part is not
+    slope = f"clamp_min(deriv({_COUNTER}[5m]), 0)"
+    # Half of each rate is in the next too: what grew from the last sample of one to the first of
+    # the next would be in neither.
+    many = f"max_over_time(rate({_COUNTER}[5m])[TIME:150s])" if seconds > _RATE_S else slope
+    return _most(many)(chosen, seconds)
+
+
+_COUNTER = "mgpu_container_core_seconds_totalOF"
+_BUSY = "max by (cluster, instance, uuid) (rate(mgpu_device_busy_seconds_total[5m])) >= 0.95"
+_TOTAL = (
+    "max by (cluster, instance, uuid) ((mgpu_device_memory_total_bytes"
+    " - mgpu_device_memory_reserved_bytes) or mgpu_device_memory_total_bytes)"
+)
+_ON_CARD = "* on (cluster, instance, uuid) group_left ()"
+_MEMORY = "mgpu_container_memory_used_bytesOF"
+SERIES: Mapping[str, Series] = {
+    "mgpu_allocations:count": _cards,
+    "mgpu_lasting_pods:count": _lasting,
+    "mgpu_core_limit_ratio:max": _most("mgpu_container_core_limit_ratioOF"),
+    "mgpu_core_seconds:max_rate5m_15m": _core,
+    "mgpu_on_full_card:max": _most(f"(rate({_COUNTER}[5m]) > 0) {_ON_CARD} ({_BUSY})"),
+    "mgpu_memory_limit_bytes:max": _most("mgpu_container_memory_limit_bytesOF"),
+    "mgpu_memory_used_bytes:max_15m": _most(f"max_over_time({_MEMORY}[TIME])"),
+    "mgpu_memory_usable_bytes:max": _most(f"({_MEMORY} >= bool 0) {_ON_CARD} {_TOTAL}"),
+    "mgpu_memory_needed_bytes:max_15m": _most(f"max_over_time({_MEMORY}[TIME])"),
+    "mgpu_memory_needed_bytes:min_15m": _most(f"min_over_time({_MEMORY}[TIME])"),
+}

@@ -1,0 +1,1 @@
+"""What the cards that a Prometheus watches cost, and who pays for what."""

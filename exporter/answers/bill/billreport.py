@@ -1,0 +1,163 @@
+"""The bill as a table for people, as JSON and as CSV."""
+
+import csv
+import io
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from exporter.answers.bill.bill import Bill, BillRow
+from exporter.answers.bill.parts import NOBODY, Part
+from exporter.answers.reading.ranges import written
+from exporter.shown.printable import cell, clean
+
+_HOUR_MS = 3_600_000
+_LEAST = Decimal("0.005")
+_CONTAINER_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")  # shown as docker shows it
+_DAY_S = 86_400
+_WORDS = {
+    Part.USED: "used",
+    Part.ALLOCATED_IDLE: "allocated, idle",
+    Part.UNALLOCATED: "unallocated",
+    Part.UNATTRIBUTED: "unattributed",
+    Part.UNOBSERVED: "unobserved",
+}
+
+
+def as_json(bill: Bill) -> str:
+    """The bill as JSON. Money is text, so that no reader rounds it."""
+    document = {
+        "from": written(bill.since_s),
+        "until": written(bill.until_s),
+        "method": bill.method,
+        "currency": bill.currency,
+        "rows": [_record(row) for row in bill.rows],
+        "totals": {"gpu_seconds": bill.milliseconds / 1000, "cost": str(bill.cost)},
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def as_csv(bill: Bill) -> str:
+    """A line for each row, after a head; each says what the bill is of, too."""
+    same = {"currency": bill.currency, "method": bill.method}
+    records = [{**_record(row), **same} for row in bill.rows]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(records[0]) if records else (), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(
+        {k: cell(v) if isinstance(v, str) else v for k, v in each.items()} for each in records
+    )
+    return out.getvalue()
+
+
+def payer_of(row: BillRow) -> str:
+    """Who pays, as the table says it."""
+    return clean(_CONTAINER_ID.sub(r"\1", row.payer.name), longest=None)
+
+
+def _record(row: BillRow) -> dict[str, object]:
+    return {
+        "from": written(row.period.since_s),
+        "until": written(row.period.until_s),
+        "payer": payer_of(row),
+        "payer_kind": row.payer.kind,
+        "node": row.card.node,
+        "uuid": row.card.uuid,
+        "model": row.card.model,
+        "namespace": row.payer.namespace,
+        "owner": "/".join(filter(None, (row.payer.owner_kind, row.payer.owner))),
+        "pod": row.payer.pod,
+        "part": row.part.value,
+        "gpu_seconds": row.milliseconds / 1000,
+        "cost": str(row.cost),
+    }
+
+
+def as_table(bill: Bill) -> str:
+    """A line for each payer, with GPU hours of each part; what nobody had stands last.
+
+    Payers whose line would say 0.00 alone are one line together. Of several periods each has its
+    lines, and the range has them, too.
+    """
+    parts = [part for part in Part if bill.of(part)]
+    lines = [["", *(_WORDS[part] for part in parts), "GPU hours", bill.currency]]
+    periods = bill.periods
+    if len(periods) > 1:
+        begins_days = all(period.since_s % _DAY_S == 0 for period in periods[1:])
+        for period in periods:
+            begun = written(period.since_s)
+            lines.append([begun[:10] if begins_days else f"{begun[:10]} {begun[11:16]}"])
+            lines += _lines([row for row in bill.rows if row.period == period], parts, "  ")
+        lines.append(["the whole range"])
+    lines += _lines(bill.rows, parts, "  " * (len(periods) > 1))
+    widths = [
+        max(len(line[column]) for line in lines if column < len(line))
+        for column in range(len(lines[0]))
+    ]
+    table = "".join(
+        "  ".join(
+            [
+                f"{line[0]:<{widths[0]}}",
+                *(f"{each:>{width}}" for each, width in zip(line[1:], widths[1:], strict=False)),
+            ]
+        ).rstrip()
+        + "\n"
+        for line in lines
+    )
+    days = f"{written(bill.since_s)} to {written(bill.until_s)}, by {bill.method}"
+    return f"{days}\n\n{table}\n{_notes(bill)}"
+
+
+def _lines(rows: Sequence[BillRow], parts: Sequence[Part], before: str) -> list[list[str]]:
+    """The lines of payers, of those of next to nothing together, and of all."""
+    by_payer: dict[tuple[str, str], list[BillRow]] = defaultdict(list)
+    for row in rows:
+        by_payer[payer_of(row), row.payer.kind].append(row)
+    nobody = NOBODY.name, NOBODY.kind
+    order = sorted(by_payer, key=lambda payer: (payer == nobody, -_cost(by_payer[payer]), payer))
+    # Every figure of these would be shown as 0.00.
+    least: set[tuple[str, str]] = set()
+    for payer, mine in by_payer.items():
+        hours = Decimal(sum(row.milliseconds for row in mine)) / _HOUR_MS
+        if payer != nobody and max(hours, abs(_cost(mine))) < _LEAST:
+            least.add(payer)
+    least = least if len(least) > 1 else set()
+    lines = [
+        [before + payer[0], *_figures(by_payer[payer], parts)]
+        for payer in order
+        if payer not in least
+    ]
+    if least:
+        few = [row for payer in least for row in by_payer[payer]]
+        at = len(lines) - (nobody in by_payer)
+        lines.insert(at, [f"{before}{len(least)} others below {_LEAST}", *_figures(few, parts)])
+    return [*lines, [before + "all", *_figures(rows, parts)]]
+
+
+def _cost(rows: Iterable[BillRow]) -> Decimal:
+    return sum((row.cost for row in rows), Decimal(0))
+
+
+def _figures(rows: Sequence[BillRow], parts: Sequence[Part]) -> list[str]:
+    by_part = {part: sum(row.milliseconds for row in rows if row.part is part) for part in parts}
+    return [
+        *(f"{by_part[part] / _HOUR_MS:.2f}" if by_part[part] else "" for part in parts),
+        f"{sum(by_part.values()) / _HOUR_MS:.2f}",
+        f"{_cost(rows):,.2f}",
+    ]
+
+
+def _notes(bill: Bill) -> str:
+    unobserved, borrowed = bill.of(Part.UNOBSERVED), sum(row.borrowed_ms for row in bill.rows)
+    notes = []
+    if Decimal(unobserved) / _HOUR_MS >= _LEAST:
+        part = unobserved / bill.milliseconds
+        notes.append(
+            f"{unobserved / _HOUR_MS:.2f} GPU hours ({part:.1%}) are unobserved: nothing was "
+            "scraped, or the driver gave no use.\n"
+        )
+    if Decimal(borrowed) / _HOUR_MS >= _LEAST:
+        notes.append(f"{borrowed / _HOUR_MS:.2f} GPU hours were borrowed: used beyond a share.\n")
+    return "".join(notes)

@@ -1,1 +1,0 @@
-"""The commands for people: what each of them asks for, and how it is printed."""

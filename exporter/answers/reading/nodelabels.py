@@ -1,0 +1,159 @@
+"""The labels of nodes that prices are by, and when: as kube-state-metrics has them."""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
+
+from exporter.answers.reading.bearers import Bearers
+from exporter.answers.reading.queryapi import (
+    OF_SCRAPES,
+    Labels,
+    Prometheus,
+    Series,
+    quoted,
+)
+from exporter.answers.reading.ranges import Span
+
+_FAMILY = "kube_node_labels"
+_PREFIX = "label_"
+_NODES = 50  # of which one question asks closely
+_NUMBERED = re.compile(r"_conflict\d+$")
+
+Items = frozenset[tuple[str, str]]
+
+
+class NodeLabels:
+    """Knows the labels of nodes. ``wanted``: the labels that prices are by, as people write them.
+
+    ``samples``: by the node's name and the labels that name its cluster, when each was seen.
+    """
+
+    def __init__(
+        self,
+        wanted: Collection[str] = (),
+        samples: Mapping[tuple[str, Items], Iterable[tuple[float, Items]]] | None = None,
+    ) -> None:
+        self._wanted = {*wanted, *map(sanitized, wanted)}
+        self._by_node: dict[str, list[tuple[Items, Bearers[Items]]]] = defaultdict(list)
+        for (node, place), seen in (samples or {}).items():
+            self._by_node[node].append((place, Bearers(seen)))
+
+    def of(self, node: str, target: Labels) -> Bearers[Items]:
+        """The labels of a target's node; of several of one name, of that in the same cluster.
+
+        A store may call its clusters anything: they are the same if no label of both differs.
+        """
+        ours = {item for item in target.items() if item[0] not in OF_SCRAPES}
+        names = {name for name, _ in ours}
+        same = [
+            (len(ours & place), bearers)
+            for place, bearers in self._by_node.get(node, ())
+            if all(item in ours or item[0] not in names for item in place)
+        ]
+        return max(same, key=lambda each: each[0], default=(0, Bearers[Items](())))[1]
+
+    def wanted_of(self, labels: Labels) -> dict[str, str]:
+        """Those of some labels that prices may be by."""
+        return {
+            name: value
+            for name, value in labels.items()
+            if _NUMBERED.sub("", name) in self._wanted or name in self._wanted
+        }
+
+
+def read_node_labels(
+    prometheus: Prometheus, span: Span, wanted: Collection[str]
+) -> tuple[NodeLabels, Mapping[str, set[int]]]:
+    """The labels of all nodes, and by name in which steps those of a node changed."""
+    reader = _Reader(NodeLabels(wanted), span)
+    if not wanted:
+        return reader.labels, {}
+    selector = prometheus.selector_of_others([_FAMILY])
+    last = f"last_over_time({selector}[{span.step_s}s])"
+    for one in prometheus.over(last, span.grid):
+        for at_s, _ in one.samples:
+            reader.take(one.labels, span.step_of(at_s), min(at_s, span.until_s))
+    changed = reader.changed()
+    nodes_of: dict[int, list[str]] = defaultdict(list)
+    for node, steps in changed.items():
+        for step in steps:
+            nodes_of[step].append(node)
+    for step, nodes in sorted(nodes_of.items()):
+        reader.let_go(nodes, step)
+        for some in (nodes[at : at + _NODES] for at in range(0, len(nodes), _NODES)):
+            for one in _closely(prometheus, some, span.begin(step), span.ends[step]):
+                for at_s, _ in one.samples:
+                    reader.take(one.labels, step, at_s)
+    return NodeLabels(wanted, reader.samples()), changed
+
+
+def _closely(
+    prometheus: Prometheus, nodes: Collection[str], begin_s: int, end_s: int
+) -> Iterator[Series]:
+    """All samples of some nodes' labels between two times."""
+    either = quoted("|".join(map(re.escape, nodes)))
+    for name in ("node", "exported_node"):
+        chosen = prometheus.selector_of_others([_FAMILY], f"{name}=~{either}")
+        for one in prometheus.at(f"{chosen}[{end_s - begin_s}s]", end_s):
+            if _node_of(one.labels)[0] in nodes:
+                yield one
+
+
+class _Reader:
+    """Collects when which labels were seen, by node and step."""
+
+    def __init__(self, labels: NodeLabels, span: Span) -> None:
+        self.labels = labels
+        self._span = span
+        self._found: dict[tuple[str, Items], dict[int, set[tuple[float, Items]]]]
+        self._found = defaultdict(lambda: defaultdict(set))
+
+    def take(self, labels: Labels, step: int, at_s: float) -> None:
+        """Takes a sample of a step."""
+        shown = self.labels.wanted_of(
+            {
+                name.removeprefix(_PREFIX): value
+                for name, value in labels.items()
+                if name.startswith(_PREFIX)
+            }
+        )
+        self._found[_node_of(labels)][step].add((at_s, frozenset(shown.items())))
+
+    def let_go(self, nodes: Collection[str], step: int) -> None:
+        """Lets go of what a step has of some nodes."""
+        for (node, _), steps in self._found.items():
+            if node in nodes:
+                steps.pop(step, None)
+
+    def changed(self) -> dict[str, set[int]]:
+        """In which steps the labels of nodes are others than before, or than after."""
+        changed: dict[str, set[int]] = defaultdict(set)
+        for (node, _), steps in self._found.items():
+            shown = {step: {labels for _, labels in many} for step, many in steps.items()}
+            for before, after in pairwise(sorted(steps)):
+                if shown[before] != shown[after]:
+                    changed[node] |= {before, after}
+        return changed
+
+    def samples(self) -> dict[tuple[str, Items], list[tuple[float, Items]]]:
+        """All of them, by node and place."""
+        return {
+            key: [sample for many in steps.values() for sample in many]
+            for key, steps in self._found.items()
+        }
+
+
+def _node_of(labels: Labels) -> tuple[str, Items]:
+    """The node that a series is of, and the labels that name its cluster."""
+    place = frozenset(
+        (name, value)
+        for name, value in labels.items()
+        if not name.startswith(_PREFIX) and name not in OF_SCRAPES and name != "exported_node"
+    )
+    return labels.get("exported_node", labels.get("node", "")), place
+
+
+def sanitized(label: str) -> str:
+    """A label of a node as Prometheus writes it."""
+    return "".join(char if char.isascii() and char.isalnum() else "_" for char in label)

@@ -1,0 +1,67 @@
+"""What the table of advice says below its rows."""
+
+from dataclasses import replace
+
+from exporter.answers.advise.advice import Advice, Found, Workload
+from exporter.answers.advise.advicereport import written_as
+from exporter.answers.advise.amounts import Resource
+from exporter.answers.advise.sizing import Outcome
+
+LESS = Advice(
+    resource=Resource.CORE,
+    allocated=3 / 7,
+    typical=0.1,
+    peak=0.1,
+    recommended=0.12,
+    freed=None,
+    outcome=Outcome.LOWER,
+    confidence=7,
+    observed_ratio=1,
+    scheme="nvidia-device-plugin",
+)
+
+
+def said(*advice: Advice) -> str:
+    workload = Workload("", "team", "Deployment", "chat", "main")
+    return written_as("table", Found([(workload, one) for one in advice], 0), 0, 86_400)
+
+
+def test_who_has_a_card_or_an_instance_hears_what_to_ask_for_instead_of_an_amount() -> None:
+    (last,) = said(LESS).splitlines()[-1:]
+    assert last == (
+        "By nvidia-device-plugin a pod gets whole cards, MIG instances or equal parts: take the "
+        "smallest that has both amounts, if there is one (nvidia-smi mig -lgip lists MIG's)."
+    )
+
+
+def test_what_a_system_gives_is_said_only_where_something_else_is_advised() -> None:
+    kept = replace(LESS, recommended=LESS.allocated, outcome=Outcome.KEEP)
+    refused = replace(LESS, recommended=None, outcome=Outcome.TOO_EARLY)
+    assert "nvidia-device-plugin" not in said(kept, refused)
+
+
+def test_a_step_that_no_document_says_is_said_to_be_unknown() -> None:
+    assert "The steps are not known of: core of aliyun-ack.\n" in said(
+        replace(LESS, scheme="aliyun-ack")
+    )
+
+
+def test_memory_that_never_changes_is_not_said_to_be_more_than_that() -> None:
+    flat = replace(LESS, recommended=None, outcome=Outcome.PREALLOCATED)
+    assert (
+        "preallocated: it always holds the same large part of its limit, as vLLM and JAX do: what "
+        "it needs of that is not known\n"
+    ) in said(flat)
+
+
+def test_in_80_columns_names_and_what_is_copied_are_whole() -> None:
+    workload = Workload("", "inference-of-the-team", "Deployment", "chat-13b-with-a-name", "server")
+    advice = replace(LESS, scheme="vke-mgpu")
+    found = Found([(workload, advice), (workload, replace(advice, resource=Resource.MEMORY))], 0)
+
+    narrow = written_as("table", found, 0, 86_400, 80).splitlines()
+    wide = written_as("table", found, 0, 86_400, 200).splitlines()
+    assert max(map(len, wide)) > 80 >= max(map(len, narrow))
+    assert "inference-of-the-team/Deployment/chat-13b-with-a-name server" in narrow
+    assert "    vke.volcengine.com/mgpu-core: 12" in narrow
+    assert wide == written_as("table", found, 0, 86_400).splitlines()
