@@ -55,28 +55,28 @@ BOUNDS = (
         (_pods("podtable:MAX_LIVING"),),
         "the newest of the namespace with most",
         _POD,
-        "agent/pods/test_table.py::test_a_namespace_with_too_many_pods_loses_its_own",
+        "agent/sources/pods/test_table.py::test_a_namespace_with_too_many_pods_loses_its_own",
     ),
     Bound(
         "nanoseconds of a second in which changes of one namespace's pods are read",
         (_pods("pace:MOST_NS"),),
         "that namespace, all but the newest state of each pod",
         "read a second later",
-        "agent/pods/test_pace.py::test_a_pod_that_changes_without_end_is_read_some_times_a_second",
+        "agent/sources/pods/test_pace.py::test_a_pod_that_changes_without_end_is_read_some_times_a_second",
     ),
     Bound(
         "pods' log directories, and links to logs, while no server is up",
         (_pods("logfilepods:MAX_PODS"), _pods("logfilepods:MAX_LINKS")),
         "the namespace with most",
         _POD,
-        "agent/pods/test_files.py::test_a_namespace_of_many_logs_hides_no_other",
+        "agent/sources/pods/test_files.py::test_a_namespace_of_many_logs_hides_no_other",
     ),
     Bound(
         "ResourceClaims of a node's pods",
         (_pods("claims:MAX_CLAIMS"),),
         "the namespace with most",
         "its devices are not known; `claim_over_limit`",
-        "agent/pods/test_claims.py::test_claims_that_are_not_asked_for_are_counted",
+        "agent/sources/pods/test_claims.py::test_claims_that_are_not_asked_for_are_counted",
     ),
     Bound(
         "allocations of a node",
@@ -105,7 +105,7 @@ BOUNDS = (
         ("sources.cgroups.processcontainers:MAX_PROCESSES",),
         "the newest of the pod, container or user with most",
         "looked up each time; `cache_full`",
-        "agent/cgroups/test_processes.py::"
+        "agent/sources/cgroups/test_processes.py::"
         "test_one_container_of_many_processes_pushes_out_no_other_that_has_ended",
     ),
     Bound(
@@ -113,7 +113,7 @@ BOUNDS = (
         ("sources.cgroups.walk:DEFAULT_LIMITS",),
         "the container or user that makes them",
         "its processes are those of what lies around; `too_many`",
-        "agent/cgroups/test_walk.py::"
+        "agent/sources/cgroups/test_walk.py::"
         "test_a_user_who_makes_directories_without_end_hides_no_container",
     ),
     Bound(
@@ -121,7 +121,7 @@ BOUNDS = (
         ("sources.cgroups.dmem:MOST_FOLDERS", "sources.cgroups.dmem:MOST_INSIDE"),
         "the container or group that makes them",
         "nothing is missing: the charge stays with what lies around",
-        "agent/cgroups/test_charges.py::test_who_makes_many_cgroups_hides_nobody_else",
+        "agent/sources/cgroups/test_charges.py::test_who_makes_many_cgroups_hides_nobody_else",
     ),
     Bound(
         "KFD's processes that are known",
@@ -168,7 +168,7 @@ BOUNDS = (
         ("sources.aside:MAX_AT_ONCE", "sources.aside:MAX_OF_ONE"),
         "the user who has most",
         "his wait; a line of the log",
-        "agent/groups/test_owners.py::test_users_whose_accounts_never_come_hold_up_no_other_user",
+        "agent/sources/groups/test_owners.py::test_users_whose_accounts_never_come_hold_up_no_other_user",
     ),
     Bound(
         "lines of the log about bad items of a source: in all, of one namespace, of nobody's",
