@@ -8,7 +8,7 @@ from dashboards.frame import to
 from dashboards.panels import BAD, FREE, GOOD, IDLE, LOOK, Panel, Words, stat
 from dashboards.tables import Column, colored, table, tinted
 from exporter.answers.advise.amounts import Resource
-from exporter.answers.advise.sizing import LATELY, Outcome
+from exporter.answers.advise.sizing import LATELY, SizingOutcome
 from rules.sizing import KNOWN_FOR, OVER, SHOWN, name
 
 SELECTED = '{cluster=~"$cluster",$namespace_label=~"$namespace"}'
@@ -28,7 +28,7 @@ _VERDICTS = {
     "at_least": LOOK,
     "refused": FREE,
 }
-ADVICE: Words = {str(one.code): (one.words, _VERDICTS[one.verdict]) for one in Outcome}
+ADVICE: Words = {str(one.code): (one.words, _VERDICTS[one.verdict]) for one in SizingOutcome}
 
 
 def freed(resource: Resource, unit: str) -> Panel:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from exporter.answers.bill.bill import Bill, BillRow, Period
-from exporter.answers.bill.closed.day import Card, Record, Shard, files_of, folder_of, put
+from exporter.answers.bill.closed.day import CardTime, Record, Shard, files_of, folder_of, put
 from exporter.answers.bill.closed.place import place_of
 from exporter.answers.bill.parts import METHODS, NOBODY, Part, Payer
 from exporter.answers.reading.ranges import written
@@ -75,7 +75,8 @@ def fill(folder: Path, nodes: int, days: int, shards: int) -> None:
         for day_s in range(BEGIN_S, BEGIN_S + days * DAY_S, DAY_S):
             times = float(day_s), float(day_s + DAY_S), float(BEGIN_S - DAY_S)
             cards = [
-                Card(one.uuid, one.node, one.model, str(HOURLY), *times) for one in facts.values()
+                CardTime(one.uuid, one.node, one.model, str(HOURLY), *times)
+                for one in facts.values()
             ]
             named = {
                 path.replace(folder_of(BEGIN_S), folder_of(day_s)): data

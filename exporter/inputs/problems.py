@@ -11,7 +11,7 @@ from typing import NamedTuple
 MAX_SHOWN = 200  # characters of what was given
 
 
-class Place(NamedTuple):
+class ValuePlace(NamedTuple):
     """Where a value was given: ``origin`` is a flag, a $VARIABLE or a file.
 
     ``key`` is the name of the setting, or the key in the file. ``line`` and ``column`` begin at 1;
@@ -43,7 +43,7 @@ class Problem:
     ``given`` and ``allowed`` are parts of it, for programs; None if it is not about a value.
     """
 
-    place: Place
+    place: ValuePlace
     text: str
     given: str | None = None
     allowed: str | None = None
@@ -53,7 +53,7 @@ class Problem:
         return f"{self.place}: {self.text}"
 
 
-def not_allowed(place: Place, given: str, allowed: str) -> Problem:
+def not_allowed(place: ValuePlace, given: str, allowed: str) -> Problem:
     """The problem of a value that is not of its kind."""
     return Problem(place, f"{given[:MAX_SHOWN]!r} is not {allowed}", given[:MAX_SHOWN], allowed)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from exporter.model import Device, DeviceState
-from exporter.simulation.work import Curve, Span, Work
+from exporter.simulation.work import Curve, Lifetime, Work
 
 
 class SampleRule(StrEnum):
@@ -69,7 +69,7 @@ class ProcessSpec:
     devices: tuple[int, ...]
     work: Work
     memory: Curve
-    span: Span
+    span: Lifetime
     memory_active: float = 0.0
     encoder: float = 0.0
     decoder: float = 0.0
@@ -102,7 +102,7 @@ class PodSpec:
     namespace: str
     name: str
     containers: tuple[ContainerSpec, ...]
-    span: Span
+    span: Lifetime
     owner_kind: str = ""
     owner_name: str = ""
     qos: str = "Burstable"

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import yaml
 
 from exporter.inputs.mapping import Given, ListOf, Required, below, of_kind, read_mapping
-from exporter.inputs.problems import Place, Problem
+from exporter.inputs.problems import Problem, ValuePlace
 from exporter.inputs.valuekinds import StructureProblem, ValueKind
 from exporter.inputs.values import choice, count
 from exporter.inputs.yamldocument import line_of, merge, value_of
@@ -207,7 +207,9 @@ def read(node: yaml.Node, origin: str) -> "Section":
     wrong: list[StructureProblem] = []
     given = read_mapping(node, _section(F), wrong)
     if wrong:
-        raise ScenarioError(*(Problem(Place(origin, w, line), text) for line, w, text in wrong))
+        raise ScenarioError(
+            *(Problem(ValuePlace(origin, w, line), text) for line, w, text in wrong)
+        )
     return Section(given, origin)
 
 
@@ -249,7 +251,7 @@ class Section:
         """The error that says this of a key."""
         node = self._given.nodes.get(key.name)
         line = line_of(node) if node else self._given.line
-        place = Place(self._origin, below(self._given.where, key.name), line)
+        place = ValuePlace(self._origin, below(self._given.where, key.name), line)
         return ScenarioError(Problem(place, text))
 
     def sections(self, key: Key[Any]) -> Iterator["Section"]:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from exporter.model import Container, Grant, Pod, PodTable
 from exporter.simulation.description import PodSpec, Scenario
 from exporter.simulation.population import (
-    Life,
     PodName,
     Population,
+    ProcessLife,
     container_id,
     pod_key,
     pod_name,
@@ -75,7 +75,7 @@ class Lifecycle:
             )
         return self._newest
 
-    def cgroup_path(self, life: Life) -> str:
+    def cgroup_path(self, life: ProcessLife) -> str:
         """The cgroup of a process, as ``/proc/PID/cgroup`` shows it."""
         pod, container = life.resident.pod, life.resident.container
         if pod is None or container is None:

@@ -19,7 +19,7 @@ from exporter.simulation.scenariovalues import (
     TEXTS,
     curve,
 )
-from exporter.simulation.work import FOREVER, Span, Work
+from exporter.simulation.work import FOREVER, Lifetime, Work
 
 START = ("start", DURATION, "0s", "After the start of the scenario or, in a pod, of the pod.")
 FOR = ("for", LENGTHS, "for ever", "How long it lives.")
@@ -148,7 +148,7 @@ def _pod(section: Section, devices: Sequence[DeviceSpec]) -> PodSpec:
     )
 
 
-def _container(section: Section, devices: Sequence[DeviceSpec], span: Span) -> ContainerSpec:
+def _container(section: Section, devices: Sequence[DeviceSpec], span: Lifetime) -> ContainerSpec:
     return ContainerSpec(
         name=section.get(CONTAINER_NAME),
         kind=section.get(KIND),
@@ -159,7 +159,7 @@ def _container(section: Section, devices: Sequence[DeviceSpec], span: Span) -> C
 
 
 def read_process(
-    section: Section, devices: Sequence[DeviceSpec], pod_span: Span | None = None
+    section: Section, devices: Sequence[DeviceSpec], pod_span: Lifetime | None = None
 ) -> ProcessSpec:
     """A process; ``pod_span`` is its pod's.
 
@@ -205,13 +205,13 @@ def _work(section: Section) -> Work:
 
 def _span(
     section: Section, start: Key[int], length: Key[tuple[int, int]], again: Key[int | None]
-) -> Span:
+) -> Lifetime:
     shortest, longest = section.get(length)
     every = section.get(again)
     if every is not None and not (every >= MILLISECOND and longest <= MAX_AT_ONCE * every):
         allowed = f"a time of 1ms or more, and 'for' of at most {MAX_AT_ONCE} times of it"
         raise section.wrong(again, allowed)
-    return Span(section.get(start), shortest, longest, every)
+    return Lifetime(section.get(start), shortest, longest, every)
 
 
 def _numbers(section: Section, key: Key[tuple[int, ...]], count: int) -> tuple[int, ...]:

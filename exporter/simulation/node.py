@@ -23,7 +23,7 @@ from exporter.simulation import identity
 from exporter.simulation.board import BoardMeter, has_gpm, sensors
 from exporter.simulation.description import DeviceSpec, EndedRows, Scenario
 from exporter.simulation.lifecycle import Lifecycle
-from exporter.simulation.population import Life, Population, busy_ns, segments
+from exporter.simulation.population import Population, ProcessLife, busy_ns, segments
 from exporter.simulation.ring import SECOND_US, Ring
 
 COMM_LENGTH = 15  # of a process's name: the kernel's TASK_COMM_LEN without the end
@@ -151,7 +151,7 @@ class Node:
     ) -> Mapping[int, Mapping[str, int]]:
         """How long each process kept each kind of engine busy, as the kernel counts it."""
         begin_ns, end_ns = begin_unix_ns - self.start_unix_ns, end_unix_ns - self.start_unix_ns
-        core: Counter[Life] = Counter()
+        core: Counter[ProcessLife] = Counter()
         for segment in segments(self.population.bursts(device, begin_ns, end_ns)):
             core.update(dict(segment.parts()))
         return {
@@ -220,7 +220,7 @@ class Node:
     def _now_ns(self) -> int:
         return self._clock.time_ns() - self.start_unix_ns
 
-    def _process_name(self, life: Life) -> str:
+    def _process_name(self, life: ProcessLife) -> str:
         process, container = life.resident.process, life.resident.container
         if container is not None:
             return container.name[:COMM_LENGTH]

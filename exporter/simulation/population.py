@@ -74,7 +74,7 @@ class Resident:
         return 1.0 if engine == "core" else float(getattr(self.process, engine))
 
 
-class Life(NamedTuple):
+class ProcessLife(NamedTuple):
     """A process from its start to its end (exclusive), in ns since the scenario's start.
 
     ``number`` is that of its pod's occurrence, or outside pods of its own.
@@ -97,7 +97,7 @@ class Burst(NamedTuple):
 
     start_ns: int
     end_ns: int
-    life: Life
+    life: ProcessLife
 
 
 class Population:
@@ -119,7 +119,7 @@ class Population:
             for device in scenario.devices
         )
 
-    def lives(self, begin_ns: int, end_ns: int, device: int | None = None) -> Iterator[Life]:
+    def lives(self, begin_ns: int, end_ns: int, device: int | None = None) -> Iterator[ProcessLife]:
         """Processes that live at some time in [begin, end), on one device or anywhere."""
         for resident in self._all if device is None else self._on[device]:
             yield from self._lives_of(resident, begin_ns, end_ns)
@@ -137,22 +137,22 @@ class Population:
             )
         ]
 
-    def cgroup(self, life: Life) -> str:
+    def cgroup(self, life: ProcessLife) -> str:
         """The cgroup of a process outside pods: of each occurrence, under a new id or number."""
         process, number = life.resident.process, life.number
         parts_of_id = (self.seed, "cgroup", process.cgroup, process.called, number)
         path = process.cgroup.replace("{id}", identity.digest(*parts_of_id))
         return NUMBERED.sub(lambda found: str(int(found[1]) + number), path)
 
-    def first_lives(self) -> list[Life]:
+    def first_lives(self) -> list[ProcessLife]:
         """One life of each process of the file, for what all its lives have alike."""
-        return [Life(0, 0, 0, resident, 0) for resident in self._all]
+        return [ProcessLife(0, 0, 0, resident, 0) for resident in self._all]
 
-    def _lives_of(self, resident: Resident, begin_ns: int, end_ns: int) -> Iterator[Life]:
+    def _lives_of(self, resident: Resident, begin_ns: int, end_ns: int) -> Iterator[ProcessLife]:
         process, pod = resident.process, resident.pod
         if pod is None:
             for number, start, end in process.span.occurrences(resident.key, begin_ns, end_ns):
-                yield Life(self._pid(resident, number), start, end, resident, number)
+                yield ProcessLife(self._pid(resident, number), start, end, resident, number)
             return
         for home in pod.span.occurrences(resident.pod_key, begin_ns, end_ns):
             since = home.start_ns
@@ -161,7 +161,7 @@ class Population:
             ):
                 pid = self._pid(resident, home.number or number)
                 stop = min(since + end, home.end_ns)
-                yield Life(pid, since + start, stop, resident, home.number)
+                yield ProcessLife(pid, since + start, stop, resident, home.number)
 
     def _pid(self, resident: Resident, number: int) -> int:
         """Unique among all that live within minutes; used again after millions."""
@@ -176,9 +176,9 @@ class Segment(NamedTuple):
 
     start_ns: int
     end_ns: int
-    lives: tuple[Life, ...]  # by pid
+    lives: tuple[ProcessLife, ...]  # by pid
 
-    def parts(self) -> Iterator[tuple[Life, int]]:
+    def parts(self) -> Iterator[tuple[ProcessLife, int]]:
         """Each process's part in ns; the parts add up to the length exactly."""
         part, rest = divmod(self.end_ns - self.start_ns, len(self.lives))
         for place, life in enumerate(self.lives):
@@ -187,7 +187,7 @@ class Segment(NamedTuple):
 
 def segments(bursts: Iterable[Burst]) -> Iterator[Segment]:
     """The bursts of one device as segments, in order of time."""
-    lives: dict[int, Life] = {}
+    lives: dict[int, ProcessLife] = {}
     edges: list[tuple[int, bool, int]] = []
     for start, end, life in bursts:
         lives[life.pid] = life
@@ -229,7 +229,7 @@ def busy_ns(bursts: Iterable[Burst]) -> int:
     return busy
 
 
-def running(segment: Segment) -> Life:
+def running(segment: Segment) -> ProcessLife:
     """Whose turn it is at the end of a segment.
 
     Drawn for each slice: slices of exactly equal length would beat against the samples.

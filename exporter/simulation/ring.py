@@ -11,7 +11,7 @@ from typing import NamedTuple
 from exporter.model import QUANTITIES, ProcessSample
 from exporter.simulation import identity
 from exporter.simulation.description import SAMPLE_PERIOD_NS, SampleRule
-from exporter.simulation.population import Life, Population, Segment, cut, running, segments
+from exporter.simulation.population import Population, ProcessLife, Segment, cut, running, segments
 
 DEPTH = 72
 SECOND_US = 1_000_000
@@ -110,7 +110,7 @@ class Ring:
         }
 
     def _sample(self, number: int, start_us: int, end_us: int, parts: list[Segment]) -> RingSample:
-        spent: dict[Life, int] = {}
+        spent: dict[ProcessLife, int] = {}
         for segment in parts:
             for life, ns in segment.parts():
                 spent[life] = spent.get(life, 0) + ns
@@ -129,7 +129,7 @@ class Ring:
     def _named(
         self,
         number: int,
-        shares: Mapping[Life, int],
+        shares: Mapping[ProcessLife, int],
         parts: Sequence[Segment],
         *,
         is_busy_at_end: bool,
@@ -156,13 +156,13 @@ class Ring:
         return NOBODY
 
 
-def _users(segment: Segment, shares: Mapping[Life, int]) -> Segment | None:
+def _users(segment: Segment, shares: Mapping[ProcessLife, int]) -> Segment | None:
     """The segment with those processes only that use the engine; None without any."""
     lives = tuple(life for life in segment.lives if life in shares)
     return segment._replace(lives=lives) if lives else None
 
 
-def _weighted(spent: Mapping[Life, int], engine: str) -> dict[Life, int]:
+def _weighted(spent: Mapping[ProcessLife, int], engine: str) -> dict[ProcessLife, int]:
     """Busy ns of one engine, by process; processes that do not use it are left out."""
     if engine == "core":
         return dict(spent)

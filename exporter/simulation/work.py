@@ -54,7 +54,7 @@ class Occurrence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Lifetime:
     """When something lives: once, or again ``every_ns`` for a length drawn between two bounds."""
 
     start_ns: int = 0

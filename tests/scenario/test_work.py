@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.simulation.work import FOREVER, Curve, Span, Work
+from exporter.simulation.work import FOREVER, Curve, Lifetime, Work
 
 SECOND = 10**9
 WORKS = st.builds(
@@ -14,13 +14,13 @@ WORKS = st.builds(
 
 
 def test_something_without_an_end_lives_forever_from_its_start() -> None:
-    span = Span(start_ns=5)
+    span = Lifetime(start_ns=5)
     assert not list(span.occurrences(0, 0, 5))
     assert list(span.occurrences(0, 10**18, 10**18 + 1)) == [(0, 5, FOREVER)]
 
 
 def test_a_recurring_span_lives_again_and_again_with_gaps() -> None:
-    span = Span(start_ns=1, shortest_ns=2, longest_ns=2, every_ns=10)
+    span = Lifetime(start_ns=1, shortest_ns=2, longest_ns=2, every_ns=10)
     assert list(span.occurrences(0, 0, 25)) == [(0, 1, 3), (1, 11, 13), (2, 21, 23)]
     assert list(span.occurrences(0, 12, 13)) == [(1, 11, 13)]
     assert not list(span.occurrences(0, 13, 21))
@@ -30,7 +30,7 @@ def test_a_recurring_span_lives_again_and_again_with_gaps() -> None:
 def test_occurrences_are_the_same_for_a_part_of_the_time_as_for_the_whole(
     key: int, begin: int, length: int
 ) -> None:
-    span = Span(start_ns=7, shortest_ns=3, longest_ns=90, every_ns=25)
+    span = Lifetime(start_ns=7, shortest_ns=3, longest_ns=90, every_ns=25)
     whole = list(span.occurrences(key, 0, 2000))
     part = [o for o in whole if o.start_ns < begin + length and o.end_ns > begin]
     assert list(span.occurrences(key, begin, begin + length)) == part
@@ -38,7 +38,7 @@ def test_occurrences_are_the_same_for_a_part_of_the_time_as_for_the_whole(
 
 
 def test_a_far_future_costs_no_more_than_the_present() -> None:
-    span = Span(shortest_ns=1, longest_ns=5, every_ns=10)
+    span = Lifetime(shortest_ns=1, longest_ns=5, every_ns=10)
     assert len(list(span.occurrences(1, 10**18, 10**18 + 100))) <= 11
 
 

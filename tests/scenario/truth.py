@@ -9,7 +9,7 @@ from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
 from exporter.simulation.board import idle_and_active_uj
 from exporter.simulation.description import DeviceSpec
 from exporter.simulation.node import Node
-from exporter.simulation.population import Life, Population, pod_name, segments
+from exporter.simulation.population import Population, ProcessLife, pod_name, segments
 
 CHUNK_NS = 10 * 10**9
 GROUPS = (  # what the paths outside pods are of; the first that is found
@@ -43,7 +43,7 @@ class Truth:
     memory_bytes: Mapping[tuple[Owner, str], int]
 
 
-def owner_of(population: Population, life: Life) -> Owner:
+def owner_of(population: Population, life: ProcessLife) -> Owner:
     """Who a process belongs to, as the exporter is to find out."""
     pod, container = life.resident.pod, life.resident.container
     if pod is None or container is None:

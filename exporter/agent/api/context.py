@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from exporter.agent.api.fields import Json
-from exporter.agent.api.figures import Figures
+from exporter.agent.api.figures import FigureWriter
 from exporter.agent.facts.history import Past
 from exporter.metrics.families import FAMILIES, Family
 from exporter.metrics.levelfacts import labelled
@@ -103,7 +103,7 @@ class Context:
         self.age_s = round((max(age_ns, 0) + of.figures_age_ns) / 1e9, 3)
         self.stale = age_ns > of.stale_after_ns
         self.shown = Snapshot() if self.stale else of
-        self.figures = Figures(about.families)
+        self.figures = FigureWriter(about.families)
         self.wanted: PodName | None = None  # the one pod of a document, if it has one
         self.minutes = 0
 

@@ -14,7 +14,7 @@ INTEGER = {"type": "integer"}
 FLAG = {"type": "boolean"}
 
 
-class Part(Protocol):
+class FieldPart(Protocol):
     """A part of an object: a field, or several."""
 
     def made(self, thing: Any, context: Any) -> Json:  # noqa: ANN401 - each object's own
@@ -35,7 +35,7 @@ class Object:
     """
 
     name: str
-    parts: Sequence[Part]
+    parts: Sequence[FieldPart]
     about: str = ""
     open: Collection[str] | None = ()
 

@@ -22,7 +22,7 @@ RATIOS = {  # of processes, by quantity
 }
 
 
-class Figures:
+class FigureWriter:
     """Turns the facts of each level into objects."""
 
     def __init__(self, families: Sequence[Family] = FAMILIES) -> None:

@@ -12,10 +12,10 @@ from exporter.agent.api.fields import (
     NUMBER,
     TEXT,
     Field,
+    FieldPart,
     Json,
     Many,
     Object,
-    Part,
     maybe,
     object_of,
 )
@@ -116,7 +116,7 @@ _DEVICE = Object(
 
 def _on_device(level: str) -> Object:
     """What a container or group holds of one device."""
-    parts: Sequence[Part] = (
+    parts: Sequence[FieldPart] = (
         maybe(
             *("index", INTEGER, "index"),
             "Absent, as uuid, if the device of an allocation is not known.",

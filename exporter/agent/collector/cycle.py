@@ -27,7 +27,7 @@ from exporter.agent.collector.processowners import (
 )
 from exporter.agent.collector.series_limit import DroppedSeries, limit_facts
 from exporter.agent.facts import CycleFacts, at_most, facts_of
-from exporter.agent.facts.factsview import View
+from exporter.agent.facts.factsview import FactsView
 from exporter.agent.facts.history import extended, gauges_of
 from exporter.agent.facts.shownlimits import Limits
 from exporter.agent.ledger import Allocated, Ledger, Moment
@@ -65,7 +65,7 @@ class Pulse(NamedTuple):
     interval_ns: int = 10**9
 
 
-class Given(NamedTuple):
+class Basis(NamedTuple):
     """What accounts depend on, beside the devices. ``pods`` is the version of their table.
 
     ``unidentified``: why no process can be given to its container, None if processes can.
@@ -87,7 +87,7 @@ class Outcome(NamedTuple):
     ``most_series``. Accounts that are old are closed from ``until_mono_ns`` on.
     """
 
-    given: Given
+    given: Basis
     memories: Mapping[str, DeviceMemory | None]
     holders: Mapping[str, Holders]
     found: ProcessOwners
@@ -189,7 +189,7 @@ class Collector:
         identities, processes = self._poller.identities(pids_of(devices.values()))
         # While processes cannot be identified, the series of all owners are withheld.
         why = None if processes.up else processes.reason or Unmeasured.READ_FAILED
-        given = Given(rules, table.version, node, why, identities, kinds, self._sandboxes.now)
+        given = Basis(rules, table.version, node, why, identities, kinds, self._sandboxes.now)
         # Mostly a cycle only looks whether anything has come, gone or changed. Then no account
         # changes either, and readers get those of the last cycle that read.
         last, self._outcome = self._outcome, None  # what fails half-way is done again
@@ -204,7 +204,7 @@ class Collector:
         return self.snapshot
 
     def _is_as_before(
-        self, last: Outcome, given: Given, devices: Mapping[str, DeviceReading], now: Moment
+        self, last: Outcome, given: Basis, devices: Mapping[str, DeviceReading], now: Moment
     ) -> bool:
         """Whether nothing was read, and nothing has changed that accounts depend on."""
         before, ledgers = last.facts.readings, last.ledger.devices
@@ -241,7 +241,7 @@ class Collector:
     def _accounted(
         self,
         last: Outcome | None,
-        given: Given,
+        given: Basis,
         table: PodTable,
         devices: Mapping[str, DeviceReading],
         now: Moment,
@@ -341,7 +341,7 @@ class Collector:
         self._dropped.count(limited.dropped, rules.most_series)
         own = self._own(readings, processes, now)
         history = extended(
-            self.snapshot.history, lambda: gauges_of(View(outcome.ledger, facts)), now
+            self.snapshot.history, lambda: gauges_of(FactsView(outcome.ledger, facts)), now
         )
         return Snapshot(
             version=self.snapshot.version + 1,

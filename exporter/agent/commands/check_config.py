@@ -16,7 +16,7 @@ from exporter.apiserver.client import read_kubeconfig
 from exporter.apiserver.kubeconfig import KubeconfigError
 from exporter.console.commandline import Refusal
 from exporter.console.output import say
-from exporter.inputs.problems import Place, Problem
+from exporter.inputs.problems import Problem, ValuePlace
 from exporter.shown.words import plural
 from exporter.simulation import ScenarioError
 from exporter.simulation.load_scenario import load as load_scenario
@@ -38,7 +38,7 @@ def check_config(
 ) -> int:
     """Print the problems, ``refused`` arguments first. The exit status is 0 if there are none."""
     settings, problems = examine_settings(flags, environ)
-    unknown = (Problem(Place(one.argument), f"{one.what}{one.advice}") for one in refused)
+    unknown = (Problem(ValuePlace(one.argument), f"{one.what}{one.advice}") for one in refused)
     problems = [*unknown, *problems, *_of_files(settings)]
     warnings = unknown_variables(environ)
     if form == "json":
@@ -94,10 +94,10 @@ def _of_files(settings: Settings) -> Iterator[Problem]:
             load_scenario(settings.simulate)
         except ScenarioError as error:
             for one in error.problems:
-                whole = Problem(Place("--simulate", "simulate"), str(one))
+                whole = Problem(ValuePlace("--simulate", "simulate"), str(one))
                 yield one if isinstance(one, Problem) else whole
     if settings.kubeconfig:
         try:
             read_kubeconfig(settings.kubeconfig)
         except KubeconfigError as error:
-            yield Problem(Place(settings.kubeconfig, "kubeconfig"), error.words)
+            yield Problem(ValuePlace(settings.kubeconfig, "kubeconfig"), error.words)

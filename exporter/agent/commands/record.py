@@ -17,7 +17,7 @@ from typing import BinaryIO, Literal
 from exporter import __version__
 from exporter.agent.collector import FIRST_LIST_S, Collector, Sources
 from exporter.agent.collector.wiring import make_collector, open_sources
-from exporter.agent.recording.boardrecording import BoardNames, boards_only
+from exporter.agent.recording.boardrecording import BoardMask, boards_only
 from exporter.agent.recording.file import RecordingError, RecordingWriter, digest
 from exporter.agent.recording.names import Pseudonyms
 from exporter.agent.recording.recordedcycle import FORMAT, Cycle, Head
@@ -95,7 +95,7 @@ def record(settings: Settings, arguments: Namespace) -> int:
                 stack.callback(source.close)
             sources = boards_only(sources) if arguments.share else sources
             names = Pseudonyms(secrets.token_bytes(32)) if arguments.anonymise else None
-            names = BoardNames() if arguments.share else names
+            names = BoardMask() if arguments.share else names
             session = Session(settings, sources, time, names)
             file = stack.enter_context(_opened(arguments.output, session, force=arguments.force))
             logger.info("%s", _intent(session.head, arguments))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from functools import cache
 
 from exporter.agent.facts.devicefacts import device_facts
-from exporter.agent.facts.factsview import CycleFacts, View
+from exporter.agent.facts.factsview import CycleFacts, FactsView
 from exporter.agent.facts.holdings import container_holdings, group_holdings
 from exporter.agent.facts.podfacts import group_kind_facts, namespace_facts, pod_facts
 from exporter.agent.ledger.device_ledger import DeviceLedger
@@ -25,7 +25,7 @@ def facts_of(ledger: Ledger, cycle: CycleFacts) -> Callable[[], Facts]:
 
     @cache
     def build() -> Facts:
-        view = View(ledger, cycle)
+        view = FactsView(ledger, cycle)
         return Facts(
             tuple(device_facts(view)),
             tuple(container_holdings(view)),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from exporter.agent.facts.factsview import DeviceView, View, used
+from exporter.agent.facts.factsview import DeviceView, FactsView, used
 from exporter.agent.ledger.accounts import ENERGY, NOTHING
 from exporter.agent.ledger.device_ledger import DeviceLedger
 from exporter.agent.ledger.device_status import IDLE_ENERGY
@@ -43,7 +43,7 @@ BUSY = frozenset({*QUANTITIES, *COUNTED})
 _NO_MEMORY, _NO_SENSORS = DeviceMemoryFacts(), Sensors()
 
 
-def device_facts(view: View) -> Iterator[DeviceFacts]:
+def device_facts(view: FactsView) -> Iterator[DeviceFacts]:
     """Each device. Of one that cannot be read there are the reason, its faults and its costs."""
     unhealthy = _unhealthy(view.facts.pods.values())
     for device in view.devices.values():
@@ -146,7 +146,7 @@ def _unattributed(device: DeviceView) -> Mapping[Unattributed, Used]:
     return made
 
 
-def _allocated(view: View, device_ledger: DeviceLedger) -> DeviceAllocation:
+def _allocated(view: FactsView, device_ledger: DeviceLedger) -> DeviceAllocation:
     """Sums over the allocations that name the device; 0 where none can be of it."""
     itself, until_ns = device_ledger.device, view.until_mono_ns(device_ledger.device.uuid)
     is_part = bool(itself.parent_uuid)

@@ -255,7 +255,7 @@ class OwnerView(NamedTuple, Generic[K]):
         return NOTHING_USED if self.withheld else used(self.account.counters, self.known)
 
 
-class View:
+class FactsView:
     """The ledger at the end of one cycle, once settled. ``devices`` are by UUID."""
 
     def __init__(self, ledger: Ledger, facts: CycleFacts) -> None:

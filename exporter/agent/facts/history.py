@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from exporter.agent.facts.devicefacts import device_facts
-from exporter.agent.facts.factsview import OwnerView, View
+from exporter.agent.facts.factsview import FactsView, OwnerView
 from exporter.agent.ledger import Moment
 from exporter.model import KIB, History, HistoryPoint, SeriesKey
 
@@ -30,7 +30,7 @@ Gauges = tuple[SeriesKey, float | None, float | None]
 Known = list[float | None]
 
 
-def gauges_of(view: View) -> Iterator[Gauges]:
+def gauges_of(view: FactsView) -> Iterator[Gauges]:
     """The gauges of devices, containers and groups, without all other facts of them."""
     for device in device_facts(view):
         key = SeriesKey(None, device.uuid)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from exporter.agent.allocations.terms import MPS
-from exporter.agent.facts.factsview import DeviceView, K, OwnerView, Times, View
+from exporter.agent.facts.factsview import DeviceView, FactsView, K, OwnerView, Times
 from exporter.agent.facts.shownlimits import NO_LIMIT, Limit
 from exporter.agent.ledger.accounts import Account, Counters
 from exporter.agent.ledger.device_status import OWNED
@@ -33,7 +33,7 @@ NONE: Mapping[str, Unmeasured] = {}
 UNNAMED = dict.fromkeys(("core_limit", "memory_limit"), Unmeasured.POD_UNKNOWN)
 
 
-def container_holdings(view: View) -> Iterator[ContainerHolding]:
+def container_holdings(view: FactsView) -> Iterator[ContainerHolding]:
     """Each container on each device, and each allocation without such use.
 
     A limit is shown on the device that the allocation names, use on the device where it was seen.
@@ -51,7 +51,7 @@ def container_holdings(view: View) -> Iterator[ContainerHolding]:
             yield ContainerHolding(owner=key, index=None, uuid="", unmeasured=_undecoded(view, key))
 
 
-def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
+def _container(view: FactsView, owner: OwnerView[ContainerKey]) -> ContainerHolding:
     """A container's use and allocation on one device.
 
     While the containers of a pod cannot be distinguished, its use is under "" and has no limits.
@@ -108,7 +108,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
     )
 
 
-def group_holdings(view: View) -> Iterator[GroupHolding]:
+def group_holdings(view: FactsView) -> Iterator[GroupHolding]:
     """Each group on each device. Its names are shown as long as its counters."""
     for owner in view.groups:
         # The pod of a group of this kind is not known, and so its limits are not either.
@@ -165,7 +165,7 @@ def without_amounts(allocation: AllocationFacts) -> AllocationFacts:
     return replace(allocation, core=None, memory_bytes=None)
 
 
-def last_granted(view: View, key: ContainerKey) -> tuple[Granted, ...]:
+def last_granted(view: FactsView, key: ContainerKey) -> tuple[Granted, ...]:
     """What a container of an ended pod had been allocated: itself, or as a part of its pod."""
     own, whole = (view.ended.of_container(k, "").sum for k in (key, key.whole))
     return own.granted or whole.granted
@@ -192,7 +192,7 @@ def allocated_time(
     )
 
 
-def misplaced(view: View, key: ContainerKey, device: DeviceView) -> bool | None:
+def misplaced(view: FactsView, key: ContainerKey, device: DeviceView) -> bool | None:
     """Whether a container is on a device that its allocation leaves out; None without any.
 
     An allocation of a card includes the instances that it is divided into.
@@ -204,13 +204,13 @@ def misplaced(view: View, key: ContainerKey, device: DeviceView) -> bool | None:
     return itself.uuid not in allocated and (itself.parent_uuid or itself.uuid) not in allocated
 
 
-def _undecoded(view: View, key: ContainerKey) -> dict[str, Unmeasured]:
+def _undecoded(view: FactsView, key: ContainerKey) -> dict[str, Unmeasured]:
     """The limits of a pod whose allocations are not known; none of another."""
     reason = view.facts.undecoded.get(key.pod_name)
     return dict.fromkeys(("core_limit", "memory_limit"), reason) if reason else {}
 
 
-def unplaced_reasons(view: View, key: ContainerKey, uuid: str) -> Mapping[str, Unmeasured]:
+def unplaced_reasons(view: FactsView, key: ContainerKey, uuid: str) -> Mapping[str, Unmeasured]:
     """The limits of its pod that cannot be shown, of a container without one of its own."""
     if undecoded := _undecoded(view, key):
         return undecoded
@@ -219,7 +219,7 @@ def unplaced_reasons(view: View, key: ContainerKey, uuid: str) -> Mapping[str, U
     return _unplaced(view, view.limits.of_container(key.whole, uuid))
 
 
-def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:
+def unplaced_holdings(view: FactsView) -> Iterator[ContainerHolding]:
     """Each allocation whose container or device is unknown, where no use was seen."""
     unidentified = view.ledger.unidentified
     for (key, uuid), account in view.ledger.unplaced.items():
@@ -249,7 +249,7 @@ def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:
             )
 
 
-def _unplaced(view: View, limit: Limit) -> dict[str, Unmeasured]:
+def _unplaced(view: FactsView, limit: Limit) -> dict[str, Unmeasured]:
     """The limits that exist and cannot be shown; what was not promised is not one of them."""
     allocations, instances = limit.allocations, view.has_instances
     has = {

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.agent.facts.factsview import DeviceView, OwnerView, Times, View, used
+from exporter.agent.facts.factsview import DeviceView, FactsView, OwnerView, Times, used
 from exporter.agent.facts.holdings import allocated_time, misplaced
 from exporter.agent.facts.shownlimits import NO_POD_LIMIT, PodLimit
 from exporter.agent.ledger.accounts import (
@@ -33,7 +33,7 @@ Containers = Sequence[OwnerView[ContainerKey]]
 NOTHING_KNOWN: frozenset[str] = frozenset()
 
 
-class Tenant(NamedTuple):
+class PodTenant(NamedTuple):
     """A pod with its containers, each on a device.
 
     ``closed`` is the pod's own account, with the counters of closed accounts of containers;
@@ -50,7 +50,7 @@ class Tenant(NamedTuple):
     whole: Sequence[tuple[str, Account]]  # and their devices
 
 
-def pod_facts(view: View) -> Iterator[PodFacts]:
+def pod_facts(view: FactsView) -> Iterator[PodFacts]:
     """Each pod with any account here."""
     containers: Mapping[PodName, list[OwnerView[ContainerKey]]] = defaultdict(list)
     for container in view.containers:
@@ -64,10 +64,10 @@ def pod_facts(view: View) -> Iterator[PodFacts]:
         # Use that may be a container's and stands under the pod is counted there, once.
         using = [container for container in live if not container.under_pod]
         limit, whole = view.limits.of_pod(name), whole_pods.get(name, ())
-        yield _pod(view, Tenant(name, closed, mine, live, using, limit, whole))
+        yield _pod(view, PodTenant(name, closed, mine, live, using, limit, whole))
 
 
-def _pod(view: View, tenant: Tenant) -> PodFacts:
+def _pod(view: FactsView, tenant: PodTenant) -> PodFacts:
     """The facts of a pod: core over limited containers only, memory on the fullest device."""
     live = bool(tenant.live) or view.live(tenant.closed)
     stale = _is_stale(view, tenant)
@@ -121,7 +121,7 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
     )
 
 
-def _times(view: View, tenant: Tenant) -> Times:
+def _times(view: FactsView, tenant: PodTenant) -> Times:
     """What was allocated to a pod: to its closed parts, and to the others until their moments."""
     closed = tenant.closed
     sums = Times(closed.cores.before_ns, closed.gpus.before_ns, has_gpus=False)
@@ -132,7 +132,7 @@ def _times(view: View, tenant: Tenant) -> Times:
     return sums
 
 
-def _fullnesses(view: View, using: Containers, limit: PodLimit) -> Iterator[float]:
+def _fullnesses(view: FactsView, using: Containers, limit: PodLimit) -> Iterator[float]:
     """The memory of a pod's containers over their limit, on each device."""
     by_device: Mapping[str, list[OwnerView[ContainerKey]]] = defaultdict(list)
     for container in using:
@@ -158,7 +158,7 @@ def _held_against(containers: Containers, limited: Collection[str]) -> Container
     return [container for container in containers if container.key.container in limited]
 
 
-def _is_stale(view: View, tenant: Tenant) -> bool:
+def _is_stale(view: FactsView, tenant: PodTenant) -> bool:
     """Whether a pod is, or should be, on a device that cannot be read."""
     if not view.has_stale:
         return False
@@ -180,7 +180,7 @@ def _is_stale(view: View, tenant: Tenant) -> bool:
     return any(device is not None and bool(device.stale) for device in devices)
 
 
-def namespace_facts(view: View) -> Iterator[NamespaceFacts]:
+def namespace_facts(view: FactsView) -> Iterator[NamespaceFacts]:
     """Each namespace on each device whose owners are measured.
 
     The core allocated to it is under the device "" while its device is unknown.
@@ -202,7 +202,7 @@ def namespace_facts(view: View) -> Iterator[NamespaceFacts]:
 
 
 def _namespace(
-    view: View,
+    view: FactsView,
     place: tuple[str, str],
     account: Account | None,
     counters: Counters,
@@ -215,7 +215,7 @@ def _namespace(
     return NamespaceFacts(*place, used(counters, known), allocated, gpus)
 
 
-def group_kind_facts(view: View) -> Iterator[GroupKindFacts]:
+def group_kind_facts(view: FactsView) -> Iterator[GroupKindFacts]:
     """Each kind of group on each device whose owners are measured."""
     for device in view.devices.values():
         if not device.withheld:

@@ -35,7 +35,7 @@ from exporter.model import (
 OwnerKey = ContainerKey | GroupKey
 
 
-class Past(NamedTuple):
+class PastWindow(NamedTuple):
     """One window, and the counters as they were before it.
 
     ``counters`` are by owner; None is the device itself. ``given_ns`` of the core time went to
@@ -50,13 +50,13 @@ class Past(NamedTuple):
     named_ns: int
     counters: Mapping[OwnerKey | None, Counters]
 
-    def without(self, owners: Collection[OwnerKey]) -> "Past":
+    def without(self, owners: Collection[OwnerKey]) -> "PastWindow":
         """The same window without the counters of some owners, whose accounts are closed."""
         kept = {owner: c for owner, c in self.counters.items() if owner not in owners}
         return self._replace(counters=kept)
 
 
-Pasts = tuple[Past, ...]  # oldest first
+Pasts = tuple[PastWindow, ...]  # oldest first
 
 
 class Since(NamedTuple):
@@ -125,7 +125,7 @@ class DeviceLedger(DeviceStatus):
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
         self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
-        self.pasts: tuple[Past, ...] = ()
+        self.pasts: tuple[PastWindow, ...] = ()
         self.span = WindowSpan(now.mono_ns, now.mono_ns)
         self._published_mono_ns = now.mono_ns  # until when its allocated time was shown
         self.recorded_mono_ns: int | None = None  # when a window was entered last
@@ -204,7 +204,7 @@ class DeviceLedger(DeviceStatus):
         given_ns = (usage.total.busy.core or 0) - ((nobodys.busy.core or 0) if nobodys else 0)
         owned_ns = usage.observed_ns if is_owned else 0
         named_ns = usage.reported_core_ns
-        past = Past(now.mono_ns, usage.observed_ns, owned_ns, given_ns, named_ns, before)
+        past = PastWindow(now.mono_ns, usage.observed_ns, owned_ns, given_ns, named_ns, before)
         self.pasts = (*self.pasts, past)
         if self._used.issuperset(shares):  # as nearly always
             return ()

@@ -27,7 +27,7 @@ from exporter.model import (
 FIRST_PID = 1001
 
 
-class BoardNames(Pseudonyms):
+class BoardMask(Pseudonyms):
     """Masks a reading. It keeps what the driver answered (``DeviceReading.raw``)."""
 
     def __init__(self) -> None:

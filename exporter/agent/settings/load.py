@@ -1,7 +1,7 @@
 """Flags, environment variables and the settings file → ``Settings``, in this order of precedence.
 
-All problems are collected, each as a ``Problem`` with its ``Place``, so that one start shows them
-all.
+All problems are collected, each as a ``Problem`` with its ``ValuePlace``, so that one start
+shows them all.
 """
 
 import os
@@ -13,7 +13,7 @@ import yaml
 
 from exporter.agent.settings.table import BY_NAME, TABLE, Settings, known_alike
 from exporter.inputs.mapping import MAX_PROBLEMS, InvalidValue, below, flag_text
-from exporter.inputs.problems import Place, Problem, not_allowed
+from exporter.inputs.problems import Problem, ValuePlace, not_allowed
 from exporter.inputs.valuekinds import StructureError
 from exporter.inputs.values import Setting
 from exporter.inputs.yamldocument import NULL, YamlError, items, line_of, parse, read_bytes
@@ -35,7 +35,7 @@ class _GivenValue(NamedTuple):
     """The text of a value and its place; ``node`` if it has several lines in a file."""
 
     text: str
-    place: Place
+    place: ValuePlace
     node: yaml.Node | None = None
 
 
@@ -71,7 +71,7 @@ def examine(
     problems: list[Problem] = []
     # The variables of settings only: a cluster's own service variables may look alike.
     given = {
-        s.name: _GivenValue(environ[s.variable], Place(f"${s.variable}", s.name))
+        s.name: _GivenValue(environ[s.variable], ValuePlace(f"${s.variable}", s.name))
         for s in BY_NAME.values()
         if s.variable in environ
     } | _from_flags(flags, problems)
@@ -120,7 +120,9 @@ class _ValueReader:
         The complaint may then be about that setting's default.
         """
         if name.split(".", maxsplit=1)[0] not in self._wrong:
-            place = self._given[name].place if name in self._given else Place(f"--{name}", name)
+            place = (
+                self._given[name].place if name in self._given else ValuePlace(f"--{name}", name)
+            )
             self._problems.append(Problem(place, text))
 
 
@@ -146,7 +148,7 @@ def _contradictions(settings: Settings) -> Iterator[Complaint]:
 def _from_flags(flags: Mapping[str, list[str]], problems: list[Problem]) -> dict[str, _GivenValue]:
     given = {}
     for name, texts in flags.items():
-        place = Place(f"--{name}", name)
+        place = ValuePlace(f"--{name}", name)
         if len(texts) > 1 and not BY_NAME[name].kind.many:
             problems.append(Problem(place, f"given {len(texts)} times; give it once"))
             continue
@@ -159,7 +161,7 @@ def _from_file(file: _GivenValue, problems: list[Problem]) -> dict[str, _GivenVa
     try:
         root = parse(read_bytes(file.text).decode())
     except YamlError as error:
-        place = Place(file.text, "", error.line, error.column)
+        place = ValuePlace(file.text, "", error.line, error.column)
         problems.append(Problem(place, f"not YAML: {error.words}"))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -227,5 +229,5 @@ class _FileReader:
     def _refuse(self, node: yaml.Node, name: str, text: str) -> None:
         self._problems.append(Problem(self._place(node, name), text))
 
-    def _place(self, node: yaml.Node, name: str) -> Place:
-        return Place(self._path, name[:80], line_of(node))
+    def _place(self, node: yaml.Node, name: str) -> ValuePlace:
+        return ValuePlace(self._path, name[:80], line_of(node))

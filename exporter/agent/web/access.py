@@ -21,7 +21,7 @@ from aiohttp.typedefs import Handler
 from exporter.agent.web.connection import ClientConnection, peer
 from exporter.agent.web.passwords import Passwords, credentials
 from exporter.agent.web.peers import UNIX, Busy
-from exporter.agent.web.views import EVERYTHING, NOTHING, PAGE, RELOAD, SCRAPE, View, Views
+from exporter.agent.web.views import EVERYTHING, NOTHING, PAGE, RELOAD, SCRAPE, NamespaceView, Views
 from exporter.agent.web.webconfig import WebConfig
 from exporter.agent.web.webfile import RateLimit, WebFile
 from exporter.model import Clock
@@ -120,7 +120,7 @@ class Access(Enum):
 
 
 _RIGHTS = {Access.METRICS: SCRAPE, Access.RELOAD: RELOAD, Access.PRIVATE: PAGE}
-_VIEW = web.RequestKey("view", View)
+_VIEW = web.RequestKey("view", NamespaceView)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +166,9 @@ class Gate:
         known = self._is_known(request) or _is_local(request)
         return known and not self._is_of_other_site(request)
 
-    def view(self, request: web.Request) -> View:
+    def view(self, request: web.Request) -> NamespaceView:
         """What a request that was let in may see. Only VIEW lets in who may not see everything."""
-        view: View = request.get(_VIEW, NOTHING if self.views is not None else EVERYTHING)
+        view: NamespaceView = request.get(_VIEW, NOTHING if self.views is not None else EVERYTHING)
         return view
 
     def _is_known(self, request: web.Request) -> bool:

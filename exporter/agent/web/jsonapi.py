@@ -10,7 +10,7 @@ from exporter.agent import api
 from exporter.agent.api import About, Document
 from exporter.agent.web.access import Access, Route
 from exporter.agent.web.renderedanswers import Answers
-from exporter.agent.web.views import EVERYTHING, View
+from exporter.agent.web.views import EVERYTHING, NamespaceView
 from exporter.model import Snapshot
 
 JSON = "application/json"
@@ -29,7 +29,7 @@ class Api:
         self,
         answers: Answers,
         about: Callable[[], About],
-        view: Callable[[web.Request], View] = lambda _: EVERYTHING,
+        view: Callable[[web.Request], NamespaceView] = lambda _: EVERYTHING,
     ) -> None:
         self._answers = answers
         self._about = about

@@ -14,7 +14,7 @@ from exporter.agent.web.access import Access, Route
 from exporter.agent.web.negotiation import accepts_gzip, header
 from exporter.agent.web.page import CONTENT_SECURITY_POLICY, choice_of, node_of, page
 from exporter.agent.web.renderedanswers import Answers, respond_with
-from exporter.agent.web.views import EVERYTHING, View
+from exporter.agent.web.views import EVERYTHING, NamespaceView
 from exporter.model import Snapshot
 from exporter.shown.marks import Earlier
 
@@ -40,7 +40,9 @@ class LivePage:
         self._earlier: Mapping[str, Earlier] = {}
         self._newer: Mapping[str, Earlier] = {}
 
-    async def show(self, request: web.Request, view: View = EVERYTHING) -> web.StreamResponse:
+    async def show(
+        self, request: web.Request, view: NamespaceView = EVERYTHING
+    ) -> web.StreamResponse:
         """The page for the request's choice and its view."""
         choice = choice_of(dict(request.query.items()))  # of two values, the button's is the last
 

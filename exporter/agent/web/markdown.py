@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A piece of a line. ``kind`` is "", code, strong or link; ``target`` is a link's."""
 
     text: str
@@ -17,7 +17,7 @@ class Span(NamedTuple):
     target: str = ""
 
 
-Spans = Sequence[Span]
+Spans = Sequence[TextSpan]
 
 
 class Block(NamedTuple):
@@ -83,10 +83,10 @@ def _spans(text: str) -> Spans:
     found, end = [], 0
     for match in _SPAN.finditer(text):
         code, strong, words, target = match.groups()
-        found.append(Span(text[end : match.start()]))
+        found.append(TextSpan(text[end : match.start()]))
         if words:
-            found.append(Span(words, "link", target))
+            found.append(TextSpan(words, "link", target))
         else:
-            found.append(Span(code, "code") if code else Span(strong, "strong"))
+            found.append(TextSpan(code, "code") if code else TextSpan(strong, "strong"))
         end = match.end()
-    return [span for span in (*found, Span(text[end:])) if span.text]
+    return [span for span in (*found, TextSpan(text[end:])) if span.text]

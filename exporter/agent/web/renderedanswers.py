@@ -18,7 +18,7 @@ from aiohttp.payload import Payload
 from exporter.agent.web.connection import peer
 from exporter.agent.web.negotiation import accepts_gzip, header
 from exporter.agent.web.peers import Busy, FairQueue
-from exporter.agent.web.views import EVERYTHING, View
+from exporter.agent.web.views import EVERYTHING, NamespaceView
 from exporter.model import Clock, Snapshot
 
 MOST = 32  # answers that are kept; a client may ask for any number
@@ -109,7 +109,7 @@ class Answers:
         name: Hashable,
         render: Render,
         content_type: str,
-        view: View = EVERYTHING,
+        view: NamespaceView = EVERYTHING,
     ) -> web.Response | None:
         """The response to a request; None if there is no such answer.
 

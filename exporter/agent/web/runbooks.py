@@ -16,7 +16,7 @@ from aiohttp import web
 
 from exporter.agent.web.access import Access, Gate, Route
 from exporter.agent.web.landing import STYLE
-from exporter.agent.web.markdown import Block, Span, blocks
+from exporter.agent.web.markdown import Block, TextSpan, blocks
 from exporter.agent.web.page.templates import written
 
 PATH = "/runbooks/"
@@ -56,8 +56,8 @@ def runbook(name: str, query: Mapping[str, str]) -> str | None:
     installed = {key: named[key] for key in INSTALLED if key in named}
     more = f"?{urlencode({**said, **installed})}" if said or installed else ""
     if not name:
-        spans = [Span(known, "link", f"{known}.md") for known in runbooks()]
-        shown = [Block("h1", [[[Span("Runbooks")]]]), Block("ul", [[[span]] for span in spans])]
+        spans = [TextSpan(known, "link", f"{known}.md") for known in runbooks()]
+        shown = [Block("h1", [[[TextSpan("Runbooks")]]]), Block("ul", [[[span]] for span in spans])]
     elif (text := runbooks().get(name)) is None:
         return None
     else:

@@ -22,7 +22,7 @@ from exporter.model import Right, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NamespaceView:
     """The namespaces whose rows a client may see; None stands for all of the node."""
 
     namespaces: frozenset[str] | None = None
@@ -41,8 +41,8 @@ class View:
         return f"-{hashlib.sha256(names.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
-EVERYTHING = View()
-NOTHING = View(frozenset())
+EVERYTHING = NamespaceView()
+NOTHING = NamespaceView(frozenset())
 
 
 SCRAPE = Right("get", path="/metrics")
@@ -112,13 +112,13 @@ class Views:
             text = f"You need the right to {right.verb} the non-resource URL {right.path}.\n"
             raise web.HTTPForbidden(text=text)
 
-    async def view(self, client: Client) -> View:
+    async def view(self, client: Client) -> NamespaceView:
         """What a client may see; raises the refusal if that is nothing."""
         if await self._verdicts.permits(client, PAGE):
             return EVERYTHING
         here = await asyncio.to_thread(namespaces_of, self._newest())
         if here and await self._verdicts.permits(client, _pods_of("")):
-            return View(frozenset(here))
+            return NamespaceView(frozenset(here))
         # Whoever may see a namespace's pods may see what they use. A few are asked about at once,
         # so that one client does not take all of the API server's time.
         seen: set[str] = set()
@@ -132,7 +132,7 @@ class Views:
                 text=f"You need the right to get the non-resource URL {PAGE.path}, or to get pods "
                 "in a namespace that uses a GPU of this node.\n"
             )
-        return View(frozenset(seen))
+        return NamespaceView(frozenset(seen))
 
 
 def namespaces_of(snapshot: Snapshot) -> Sequence[str]:

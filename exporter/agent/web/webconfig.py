@@ -18,7 +18,7 @@ from exporter.agent.web.webfile import (
     parse,
     says_nothing,
 )
-from exporter.inputs.problems import Place, Problem
+from exporter.inputs.problems import Problem, ValuePlace
 
 logger = logging.getLogger(__name__)
 
@@ -175,4 +175,4 @@ def _contents(path: Path, key: str = "") -> bytes:
 
 
 def _refused(path: Path, words: str, key: str = "") -> WebFileError:
-    return WebFileError([Problem(Place(str(path), key), words)])
+    return WebFileError([Problem(ValuePlace(str(path), key), words)])

@@ -18,7 +18,7 @@ import yaml
 from exporter.agent.web import webkeys as keys
 from exporter.inputs import yamldocument
 from exporter.inputs.mapping import Section, read_mapping
-from exporter.inputs.problems import Place, Problem
+from exporter.inputs.problems import Problem, ValuePlace
 from exporter.inputs.valuekinds import StructureProblem
 from exporter.inputs.yamldocument import YamlError
 
@@ -165,20 +165,23 @@ def parse(text: str, path: str) -> WebFile:
                 line = yamldocument.line_of(item.key)
                 wrong.append(StructureProblem(line, item.name, words))
     except YamlError as error:
-        place, words = Place(path, "", error.line, error.column), _QUOTED.sub("...", error.words)
+        place, words = (
+            ValuePlace(path, "", error.line, error.column),
+            _QUOTED.sub("...", error.words),
+        )
         raise WebFileError([Problem(place, f"not YAML: {words}")]) from None
-    problems = [Problem(Place(path, where, line), text) for line, where, text in wrong]
+    problems = [Problem(ValuePlace(path, where, line), text) for line, where, text in wrong]
     tls: TlsKeys | None = None
     if given.get("tls_server_config") and not problems:
         tls = TlsKeys(**given["tls_server_config"])
-        place = Place(path, "tls_server_config")
+        place = ValuePlace(path, "tls_server_config")
         problems += [Problem(place, text) for text in _contradictions(tls)]
     rate: RateLimit | None = None
     limits = given.get("rate_limit") or {}
     if limits.get("interval") and not problems:  # exporter-toolkit: 0 switches it off
         rate = RateLimit(limits["interval"], limits.get("burst", 0))
         if not rate.burst:
-            place = Place(path, "rate_limit.burst")
+            place = ValuePlace(path, "rate_limit.burst")
             problems.append(Problem(place, "0 lets no request through; give 1 or more"))
     if problems:
         raise WebFileError(problems)

@@ -17,7 +17,7 @@ from exporter.answers.advise.sizing import (
     LATELY,
     LEVEL,
     RECORDED_S,
-    Outcome,
+    SizingOutcome,
 )
 from exporter.answers.advise.unrecorded import SERIES
 from exporter.answers.reading.queryapi import Labels, Prometheus, label, quoted, renamings
@@ -57,7 +57,7 @@ class Advice:
     peak: float | None
     recommended: float | None
     freed: float | None
-    outcome: Outcome
+    outcome: SizingOutcome
     confidence: float
     observed_ratio: float
     scheme: str = ""
@@ -89,7 +89,9 @@ def advised(
     firsts: list[float] = []
     for labels in renamings(namespace=namespace) if namespace else [{}]:
         equal = (f"{name}={quoted(value)}" for name, value in labels.items())
-        reader = _Reader(prometheus, ",".join([*equal, *prometheus.targets]), since_s, until_s)
+        reader = _FigureReader(
+            prometheus, ",".join([*equal, *prometheus.targets]), since_s, until_s
+        )
         if reader.first_s is None:
             continue
         firsts.append(reader.first_s)
@@ -109,7 +111,7 @@ def advised(
     return Found(sorted(advice, key=lambda one: (one[0], one[1].resource)), min(firsts))
 
 
-class _Reader:
+class _FigureReader:
     """Reads the figures of the workloads that matchers choose, as recorded or, if need be, not."""
 
     def __init__(self, prometheus: Prometheus, chosen: str, since_s: int, until_s: int) -> None:
@@ -205,7 +207,7 @@ def _advice(resource: Resource, own: dict[str, float], scheme: str) -> Advice | 
         peak=own.get("peak"),
         recommended=own.get("recommended"),
         freed=own.get("freed"),
-        outcome=[*Outcome][int(own["outcome"])],
+        outcome=[*SizingOutcome][int(own["outcome"])],
         confidence=known / own["day"],
         observed_ratio=known / seen if seen else 0.0,
         scheme=scheme,

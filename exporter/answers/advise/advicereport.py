@@ -8,7 +8,7 @@ import yaml
 
 from exporter.answers.advise.advice import Advice, Found, Workload
 from exporter.answers.advise.amounts import DEVICES, Resource, asked, is_known
-from exporter.answers.advise.sizing import Outcome
+from exporter.answers.advise.sizing import SizingOutcome
 from exporter.answers.reading.ranges import written
 from exporter.shown.words import gib, joined
 
@@ -108,7 +108,7 @@ def _unknown_steps(advice: Sequence[Advice]) -> str:
     changed = [
         one
         for one in advice
-        if one.recommended not in {None, one.allocated} or one.outcome is Outcome.NO_STEP
+        if one.recommended not in {None, one.allocated} or one.outcome is SizingOutcome.NO_STEP
     ]
     unknown = [one for one in changed if not is_known(one.scheme, one.resource)]
     devices = sorted({one.scheme for one in unknown} & DEVICES)

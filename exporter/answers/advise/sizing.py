@@ -27,7 +27,7 @@ FULL, SOME = 0.95, 0.05  # of vLLM's cache; of the time on a full card, which bo
 MOST, FLAT = 0.7, 0.98  # of what it may have; of its peak: a program that takes that at once
 
 
-class Outcome(Enum):
+class SizingOutcome(Enum):
     """A verdict on what is allocated, and the reason if nothing certain is advised: closed lists.
 
     The first that fits counts. Refusals stand together.
@@ -58,10 +58,10 @@ class Outcome(Enum):
     @property
     def code(self) -> int:
         """Its place, from 0: its value where it is recorded."""
-        return [*Outcome].index(self)
+        return [*SizingOutcome].index(self)
 
 
-class Asked(NamedTuple):
+class AskedFigure(NamedTuple):
     """A figure: what is recorded of a workload, how it is made one number, and of which time."""
 
     series: str
@@ -75,31 +75,31 @@ CARDS = "mgpu_allocations:count"
 # Amounts are of one card. Figures too are: ``day``, the values of a day; ``by``, the steps of one
 # unit that the sharing system has; ``stepped``, there if these are known; ``smallest``, an amount.
 _OF_BOTH = {
-    "there": Asked(CARDS, "last_over_time", LATELY),
-    "cards": Asked(CARDS, "last_over_time", NOW),
-    "steps": Asked(_PODS, "count_over_time"),
-    "lasting": Asked(_PODS, "max_over_time"),
+    "there": AskedFigure(CARDS, "last_over_time", LATELY),
+    "cards": AskedFigure(CARDS, "last_over_time", NOW),
+    "steps": AskedFigure(_PODS, "count_over_time"),
+    "lasting": AskedFigure(_PODS, "max_over_time"),
 }
-FIGURES: Mapping[Resource, Mapping[str, Asked]] = {
+FIGURES: Mapping[Resource, Mapping[str, AskedFigure]] = {
     Resource.CORE: {
         **_OF_BOTH,
-        "known": Asked(_CORE, "count_over_time"),
-        "typical": Asked(_CORE, "quantile_over_time(0.5, "),
-        "needed": Asked(_CORE, f"quantile_over_time({HIGH}, "),
-        "peak": Asked(_CORE, "max_over_time"),
-        "full": Asked("mgpu_on_full_card:max", "count_over_time"),
-        "allocated": Asked("mgpu_core_limit_ratio:max", "last_over_time", LATELY),
+        "known": AskedFigure(_CORE, "count_over_time"),
+        "typical": AskedFigure(_CORE, "quantile_over_time(0.5, "),
+        "needed": AskedFigure(_CORE, f"quantile_over_time({HIGH}, "),
+        "peak": AskedFigure(_CORE, "max_over_time"),
+        "full": AskedFigure("mgpu_on_full_card:max", "count_over_time"),
+        "allocated": AskedFigure("mgpu_core_limit_ratio:max", "last_over_time", LATELY),
     },
     Resource.MEMORY: {
         **_OF_BOTH,
-        "known": Asked(_USED, "count_over_time"),
-        "typical": Asked(_USED, "quantile_over_time(0.5, "),
-        "peak": Asked(_USED, "max_over_time"),
-        "needed": Asked(_NEEDED, "max_over_time"),
-        "least": Asked("mgpu_memory_needed_bytes:min_15m", "quantile_over_time(0.5, "),
-        "full": Asked("mgpu_vllm_kv_cache_usage:max_15m", "max_over_time"),
-        "usable": Asked("mgpu_memory_usable_bytes:max", "last_over_time", LATELY),
-        "allocated": Asked("mgpu_memory_limit_bytes:max", "last_over_time", LATELY),
+        "known": AskedFigure(_USED, "count_over_time"),
+        "typical": AskedFigure(_USED, "quantile_over_time(0.5, "),
+        "peak": AskedFigure(_USED, "max_over_time"),
+        "needed": AskedFigure(_NEEDED, "max_over_time"),
+        "least": AskedFigure("mgpu_memory_needed_bytes:min_15m", "quantile_over_time(0.5, "),
+        "full": AskedFigure("mgpu_vllm_kv_cache_usage:max_15m", "max_over_time"),
+        "usable": AskedFigure("mgpu_memory_usable_bytes:max", "last_over_time", LATELY),
+        "allocated": AskedFigure("mgpu_memory_limit_bytes:max", "last_over_time", LATELY),
     },
 }
 
@@ -113,44 +113,44 @@ _is_too_much = _allocated > _target * (_day / _known + 1)
 _is_full = _full >= FULL  # vLLM's cache
 # A program that takes a constant part at once says nothing of its need.
 _is_flat = (_needed >= _allocated.or_(_usable) * MOST).and_(figure("least") >= _needed * FLAT)
-_is_lower = _outcome.is_(Outcome.LOWER.code)
-_is_refused = (_outcome > Outcome.NO_SHARE.code - 1) < Outcome.PREALLOCATED.code + 1
+_is_lower = _outcome.is_(SizingOutcome.LOWER.code)
+_is_refused = (_outcome > SizingOutcome.NO_SHARE.code - 1) < SizingOutcome.PREALLOCATED.code + 1
 
-_CASES: Mapping[Resource, Mapping[Outcome, Formula]] = {
+_CASES: Mapping[Resource, Mapping[SizingOutcome, Formula]] = {
     Resource.CORE: {
-        Outcome.NO_SHARE: figure("there").unless(_allocated),
-        Outcome.AT_LIMIT: _needed >= _allocated * HIGH,
-        Outcome.FULL_CARD: _full / _known > SOME,
+        SizingOutcome.NO_SHARE: figure("there").unless(_allocated),
+        SizingOutcome.AT_LIMIT: _needed >= _allocated * HIGH,
+        SizingOutcome.FULL_CARD: _full / _known > SOME,
     },
     Resource.MEMORY: {
-        Outcome.PREALLOCATED: _is_flat.unless(_is_full),
-        Outcome.AT_LIMIT: _is_full.or_(_needed >= _allocated * HIGH),
-        Outcome.NO_LIMIT: _needed.unless(_allocated),
+        SizingOutcome.PREALLOCATED: _is_flat.unless(_is_full),
+        SizingOutcome.AT_LIMIT: _is_full.or_(_needed >= _allocated * HIGH),
+        SizingOutcome.NO_LIMIT: _needed.unless(_allocated),
     },
 }
 
 
-def _outcomes(cases: Mapping[Outcome, Formula]) -> Formula:
+def _outcomes(cases: Mapping[SizingOutcome, Formula]) -> Formula:
     """The first outcome that holds, as its code."""
     too_early = _steps < _day
     # Before a day is over nothing is certain but that more is needed: it used all it may have.
-    early = too_early.and_(cases[Outcome.AT_LIMIT])
-    if preallocated := cases.get(Outcome.PREALLOCATED):
+    early = too_early.and_(cases[SizingOutcome.AT_LIMIT])
+    if preallocated := cases.get(SizingOutcome.PREALLOCATED):
         early = early.unless(preallocated)
     holds = {
-        Outcome.RAISE_EARLY: early,
-        Outcome.TOO_EARLY: too_early,
-        Outcome.SHORT_LIVED: figure("lasting").is_(0),
-        Outcome.UNMEASURED: _known.or_(_steps * 0) / _steps < LEAST_KNOWN,
+        SizingOutcome.RAISE_EARLY: early,
+        SizingOutcome.TOO_EARLY: too_early,
+        SizingOutcome.SHORT_LIVED: figure("lasting").is_(0),
+        SizingOutcome.UNMEASURED: _known.or_(_steps * 0) / _steps < LEAST_KNOWN,
         # Less is advised beyond an upper bound only: the nearer, the longer it was measured.
         # Where no smaller step is known, as below a whole card or a MIG instance, none is promised.
-        Outcome.NO_STEP: _is_too_much.unless(figure("stepped")),
-        Outcome.LOWER: _is_too_much,
-        Outcome.RAISE: _allocated < _target,
-        Outcome.KEEP: _allocated,
+        SizingOutcome.NO_STEP: _is_too_much.unless(figure("stepped")),
+        SizingOutcome.LOWER: _is_too_much,
+        SizingOutcome.RAISE: _allocated < _target,
+        SizingOutcome.KEEP: _allocated,
         **cases,
     }
-    codes = [holds[one] * 0 + one.code for one in Outcome if one in holds]
+    codes = [holds[one] * 0 + one.code for one in SizingOutcome if one in holds]
     return reduce(Formula.or_, codes).and_(figure("there"))
 
 

@@ -114,7 +114,7 @@ def bill(arguments: Namespace) -> int:
                 shown.say("reading what was recorded ...")
                 found = _estimate(arguments, prometheus, prices, since_s, until_s)
             else:
-                reading = Reading(arguments, prices, HowFar(shown, since_s, until_s))
+                reading = BillReading(arguments, prices, HowFar(shown, since_s, until_s))
                 for begin_s, end_s in days_of(since_s, until_s):
                     reading.read(prometheus, begin_s, end_s)
                 found = reading.bill()
@@ -173,7 +173,7 @@ def _estimates_no(arguments: Namespace) -> str:
     return ""
 
 
-class Reading:
+class BillReading:
     """A bill that is read day by day, and of each day some nodes at a time: it is their sum.
 
     So no more is in memory.

@@ -12,7 +12,7 @@ from exporter.answers.reading.nodegroups import Group, read_fleet
 from exporter.answers.reading.nodelabels import read_node_labels
 from exporter.answers.reading.queryapi import Prometheus, is_refused_as_too_much
 from exporter.answers.reading.ranges import Span
-from exporter.answers.reading.storedcounters import INFO, Asked, read_counters
+from exporter.answers.reading.storedcounters import INFO, AskedCounters, read_counters
 from exporter.httpclient import NoAnswerError
 
 _AT_ONCE = 3  # questions in flight: a store answers some side by side
@@ -53,7 +53,7 @@ def read_books(
 
     def read(instances: Collection[str]) -> _Piece:
         begun_s = time.monotonic()
-        stored = read_counters(prometheus, Asked(NAMES, span, fleet, instances, changed))
+        stored = read_counters(prometheus, AskedCounters(NAMES, span, fleet, instances, changed))
         books = books_of(stored, nodes, span, wanted)
         return _Piece(books, len(stored.series), time.monotonic() - begun_s)
 

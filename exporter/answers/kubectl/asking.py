@@ -17,7 +17,7 @@ from exporter.answers.advise import advisecommand
 from exporter.answers.bill import billcommand
 from exporter.answers.kubectl import KUBECONFIG, USUAL
 from exporter.answers.kubectl.apiroute import door_of, namespace_of
-from exporter.answers.kubectl.cluster import Cluster, Exporter
+from exporter.answers.kubectl.cluster import Exporter, UserCluster
 from exporter.answers.kubectl.clusterfeed import FleetFeed
 from exporter.answers.kubectl.forward import Forwarder
 from exporter.answers.reading.accessflags import (
@@ -49,12 +49,12 @@ _CERTIFICATE = (
 class _User:
     """Who asks: a cluster, the namespace to look at ("" is all), and the arguments."""
 
-    cluster: Cluster
+    cluster: UserCluster
     namespace: str
     arguments: Namespace
 
 
-class _Command(NamedTuple):
+class _AskingCommand(NamedTuple):
     """A command. ``run`` asks exporters; without it the command needs a Prometheus."""
 
     with_prometheus: Callable[[Namespace], int]
@@ -92,12 +92,12 @@ def _cases_of(user: _User, exporter: Exporter, namespace: str, pod: str) -> Sequ
 
 
 _COMMANDS = {
-    "top": _Command(topcommand.top, _top),
-    "why": _Command(
+    "top": _AskingCommand(topcommand.top, _top),
+    "why": _AskingCommand(
         whycommand.why, lambda user: whycommand.answer(lambda: _cases(user), user.arguments)
     ),
-    "advise": _Command(advisecommand.advise),
-    "bill": _Command(billcommand.bill),
+    "advise": _AskingCommand(advisecommand.advise),
+    "bill": _AskingCommand(billcommand.bill),
 }
 
 
@@ -141,7 +141,7 @@ def _kubeconfig(arguments: Namespace) -> str:
     return arguments.kubeconfig or os.environ.get("KUBECONFIG") or usual
 
 
-def _in_cluster(command: _Command, arguments: Namespace) -> int:
+def _in_cluster(command: _AskingCommand, arguments: Namespace) -> int:
     kubeconfig = _kubeconfig(arguments)
     credentials = from_kubeconfig(kubeconfig, arguments.context)
     door = door_of(credentials)
@@ -156,7 +156,7 @@ def _in_cluster(command: _Command, arguments: Namespace) -> int:
         def shown() -> Credentials:  # each time, since a plugin's token runs out
             return Credentials(token=given or door.token, headers=further)
 
-        cluster = Cluster(credentials, forwarder, shown, trusted)
+        cluster = UserCluster(credentials, forwarder, shown, trusted)
         if command.run is None:
             arguments.prometheus, arguments.prometheus_name = cluster.prometheus()
             if arguments.command == "advise":  # a bill is of whole cards

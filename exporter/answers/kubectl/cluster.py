@@ -54,7 +54,7 @@ class Exporter:
         return f"the exporter on {self.node or 'no node'} ({self.namespace}/{self.pod})"
 
 
-class Cluster:
+class UserCluster:
     """A cluster as one user sees it. ``credentials`` are shown to exporters, the headers to all.
 
     ``namespaces`` are those in which exporters and Prometheus are trusted.

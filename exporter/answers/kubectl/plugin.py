@@ -21,7 +21,7 @@ class _PluginParser(Parser):
     program = "kubectl mgpu"
 
 
-class _Command(NamedTuple):
+class _PluginCommand(NamedTuple):
     """A command. ``required``: the required arguments in its usage line."""
 
     about: str
@@ -29,13 +29,13 @@ class _Command(NamedTuple):
 
 
 _COMMANDS = {
-    "top": _Command("show GPUs and pods, live"),
-    "why": _Command(
+    "top": _PluginCommand("show GPUs and pods, live"),
+    "why": _PluginCommand(
         "how a pod fares on its GPUs: use, who ran instead, what to do",
         " [NAMESPACE/]POD",
     ),
-    "advise": _Command("what each workload should ask for"),
-    "bill": _Command("what the GPUs cost, and who pays for what"),
+    "advise": _PluginCommand("what each workload should ask for"),
+    "bill": _PluginCommand("what the GPUs cost, and who pays for what"),
 }
 
 

@@ -110,7 +110,7 @@ def cards_of(
     presences = Presences(scrapes, Places(showing), stored.known, stored.others, *span[:2])
     for uuid in sorted(by_card):  # so that the order of an answer chooses nothing
         for some in _apart(uuid, by_card.pop(uuid), scrapes):
-            card = _Card(uuid, some, scrapes, plans)
+            card = _CardSamples(uuid, some, scrapes, plans)
             if card.is_shown:
                 check(f"two exporters have the card {uuid}", card.shown)
                 yield card.growth(presences, who)
@@ -142,7 +142,7 @@ def _apart(uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes) -> list[l
     return [mine for _, mine in groups]
 
 
-class _Card:
+class _CardSamples:
     """The samples of one card, by life, counter and target."""
 
     def __init__(
@@ -238,7 +238,7 @@ class _Card:
                 )
         return CardGrowth(parts, grown, late)
 
-    def _read(self, life: Life) -> "_Read":
+    def _read(self, life: Life) -> "_LifeRead":
         """When a life was read, and by which targets."""
         targets = self._scrapes.by_life(self.shown[life])[life]
         order = self._scrapes.ordered(targets)
@@ -269,9 +269,9 @@ class _Card:
             )
         counted = [at for at in self._counted_at.get(life, ()) if pages[0] <= at <= pages[-1]]
         dated = self._dated(life, pages[0])
-        return _Read(life, dated, targets, stretches, pages, counted, by_family)
+        return _LifeRead(life, dated, targets, stretches, pages, counted, by_family)
 
-    def _runs(self, read: "_Read") -> Iterator[Run]:
+    def _runs(self, read: "_LifeRead") -> Iterator[Run]:
         """When the card was on the pages of a life."""
         by_target = self.shown[read.life]
         shown = _all_of(by_target.values())
@@ -351,7 +351,7 @@ class _Card:
     def _counts(
         self,
         by_target: Mapping[Target, Samples],
-        read: "_Read",
+        read: "_LifeRead",
         until_s: float,
         begins: Sequence[float],
         bearers: Bearers[Owner] | None,
@@ -413,7 +413,7 @@ class _Plans:
         return known
 
 
-class _Read(NamedTuple):
+class _LifeRead(NamedTuple):
     """How a life was read. ``dated``: with a start that can be, by the clock of the store.
 
     ``counted``: when the card's own counters were on its pages. ``by_family``: the stretches of the

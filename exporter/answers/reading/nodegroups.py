@@ -57,7 +57,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class ScrapedFleet:
     """The exporters of a span.
 
     ``names``: their families that were found. ``jobs``: who scrapes them. ``up``: when Prometheus
@@ -90,7 +90,7 @@ class Fleet:
         return f"job=~{quoted('|'.join(map(escape, sorted(self.jobs))))}"
 
 
-def read_fleet(prometheus: Prometheus, span: Span, families: Sequence[str]) -> Fleet:
+def read_fleet(prometheus: Prometheus, span: Span, families: Sequence[str]) -> ScrapedFleet:
     """The exporters of a span; ``families``: those of which each card shows one."""
     shown = prometheus.selector([*families, CYCLES])
     found = [
@@ -108,7 +108,7 @@ def read_fleet(prometheus: Prometheus, span: Span, families: Sequence[str]) -> F
         shows += [one.labels for one in away]
     names = {labels.get("__name__", "") for labels in shows}
     jobs = {labels.get("job", "") for labels in shows}
-    fleet = Fleet(names, jobs, groups_of(shows), {}, {}, (), (), down)
+    fleet = ScrapedFleet(names, jobs, groups_of(shows), {}, {}, (), (), down)
     if not shows:
         return fleet
     cycles = prometheus.selector([fleet.cycles], fleet.matcher)
@@ -129,7 +129,7 @@ def read_fleet(prometheus: Prometheus, span: Span, families: Sequence[str]) -> F
     usual_s = f"{_USUAL_S} / count_over_time({cycles}[{_USUAL_S}s])"
     late = prometheus.at(f"{age_s} > {_SELDOM_S} and {age_s} > {_LATE} * {usual_s}", span.since_s)
     old = {target_of(one.labels) for one in late}
-    return Fleet(names, jobs, fleet.groups, known, fell, at_end, old, down)
+    return ScrapedFleet(names, jobs, fleet.groups, known, fell, at_end, old, down)
 
 
 def _down(prometheus: Prometheus, span: Span, jobs: Collection[str]) -> set[str]:
@@ -149,7 +149,9 @@ def _down(prometheus: Prometheus, span: Span, jobs: Collection[str]) -> set[str]
     return {one.labels.get("instance", "") for one in found}
 
 
-def _began_again(prometheus: Prometheus, span: Span, fleet: Fleet, cycles: str) -> list[Series]:
+def _began_again(
+    prometheus: Prometheus, span: Span, fleet: ScrapedFleet, cycles: str
+) -> list[Series]:
     # Another life may have begun and ended within a step, and so may one whose start nobody
     # stored. The one before it may have been scraped last before the step.
     start = prometheus.selector([START], fleet.matcher)

@@ -66,7 +66,7 @@ def read_node_labels(
     prometheus: Prometheus, span: Span, wanted: Collection[str]
 ) -> tuple[NodeLabels, Mapping[str, set[int]]]:
     """The labels of all nodes, and by name in which steps those of a node changed."""
-    reader = _Reader(NodeLabels(wanted), span)
+    reader = _LabelReader(NodeLabels(wanted), span)
     if not wanted:
         return reader.labels, {}
     selector = prometheus.selector_of_others([_FAMILY])
@@ -100,7 +100,7 @@ def _closely(
                 yield one
 
 
-class _Reader:
+class _LabelReader:
     """Collects when which labels were seen, by node and step."""
 
     def __init__(self, labels: NodeLabels, span: Span) -> None:

@@ -26,7 +26,14 @@ from exporter.answers.reading.lives import (
     check,
     target_of,
 )
-from exporter.answers.reading.nodegroups import DOWN, PLACE, STALE_S, UP_OF_TARGET, Fleet, last
+from exporter.answers.reading.nodegroups import (
+    DOWN,
+    PLACE,
+    STALE_S,
+    UP_OF_TARGET,
+    ScrapedFleet,
+    last,
+)
 from exporter.answers.reading.presence import Known
 from exporter.answers.reading.queryapi import (
     MAX_POINTS,
@@ -130,7 +137,7 @@ class Stored(NamedTuple):
     others: Mapping[Target, Sequence[float]]
 
 
-class Asked(NamedTuple):
+class AskedCounters(NamedTuple):
     """What is asked of some exporters of a fleet over a span.
 
     ``names``: the families. ``instances``: the exporters' addresses. ``changed``: the steps in
@@ -139,12 +146,12 @@ class Asked(NamedTuple):
 
     names: Sequence[str]
     span: Span
-    fleet: Fleet
+    fleet: ScrapedFleet
     instances: Collection[str]
     changed: Mapping[str, Collection[int]]
 
 
-def read_counters(prometheus: Prometheus, asked: Asked) -> Stored:
+def read_counters(prometheus: Prometheus, asked: AskedCounters) -> Stored:
     """What is stored of them.
 
     Raises:
@@ -165,7 +172,7 @@ class _Look(NamedTuple):
 class _Reader:
     """Asks for the counters of some families over a span."""
 
-    def __init__(self, prometheus: Prometheus, asked: Asked) -> None:
+    def __init__(self, prometheus: Prometheus, asked: AskedCounters) -> None:
         self._prometheus = prometheus
         self._span, self._fleet = asked.span, asked.fleet
         self._names = [*asked.names, CYCLES]

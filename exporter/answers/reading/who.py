@@ -55,7 +55,7 @@ class CardPart(NamedTuple):
     facts: CardFacts
 
 
-class GroupNames(NamedTuple):
+class KnownGroup(NamedTuple):
     """What is known of a group; "" is not known."""
 
     name: str = ""
@@ -142,16 +142,16 @@ class Who:
                 f"not the same of a pod ({', '.join(key[1:])}): name the job that is yours (--job)"
             )
 
-    def group_of(self, kind: str, group: str, targets: Collection[Target]) -> GroupNames:
+    def group_of(self, kind: str, group: str, targets: Collection[Target]) -> KnownGroup:
         """The names of a group, as these targets know them; the newest that is known of each."""
-        found = GroupNames()
+        found = KnownGroup()
         of = [
             one
             for one in self._groups.get((kind, group), ())
             if one.times and not set(targets).isdisjoint(one.targets)
         ]
         for one in sorted(of, key=lambda one: one.times[-1]):
-            said = {name: label(one.labels, name) for name in GroupNames._fields}
+            said = {name: label(one.labels, name) for name in KnownGroup._fields}
             found = found._replace(**{name: value for name, value in said.items() if value})
         return found
 

@@ -10,7 +10,7 @@ from exporter.shown.words import length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class SeenCard:
     """A device: its number, and what it did in the time that was looked at, as shares of it.
 
     ``others``: who else is on it, as ``namespace/pod``; None if that is not known. ``throttled``:
@@ -48,7 +48,7 @@ class OnCard:
     """
 
     container: str
-    card: Card
+    card: SeenCard
     core: float | None = None
     share: float | None = None
     waiting: float | None = None

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from exporter.answers.reading.moment import NodeMoment
-from exporter.answers.why.case import Card, Case, OnCard
+from exporter.answers.why.case import Case, OnCard, SeenCard
 from exporter.model import (
     NO_WAITING,
     OTHERS,
@@ -151,11 +151,11 @@ class _Cards:
         for uuid in now.hidden:
             self._on[uuid].add(OTHERS)
 
-    def of(self, held: ContainerHolding | GroupHolding, own: PodName | GroupKey) -> Card:
+    def of(self, held: ContainerHolding | GroupHolding, own: PodName | GroupKey) -> SeenCard:
         """The card of a holding of this owner, with the others that are on it."""
         device = self._now.get(held.uuid)
         if device is None:
-            return Card()
+            return SeenCard()
         others: set[str] = set()
         for owner in self._on[device.uuid]:
             if isinstance(owner, ContainerKey):
@@ -171,7 +171,7 @@ class _Cards:
             old = before.sensors.by_label("throttle_seconds_total")
             now = device.sensors.by_label("throttle_seconds_total")
             throttled = {why: (ns - old.get(why, ns)) / self._length_ns for why, ns in now.items()}
-        return Card(
+        return SeenCard(
             uuid=device.uuid,
             gpu=device.device.number,
             is_part=bool(device.device.parent_uuid),

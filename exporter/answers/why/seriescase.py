@@ -18,7 +18,7 @@ from exporter.answers.reading.queryapi import (
     quoted,
     renamings,
 )
-from exporter.answers.why.case import Card, Case, OnCard
+from exporter.answers.why.case import Case, OnCard, SeenCard
 from exporter.answers.why.nodecase import is_called
 from exporter.metrics.families import PREFIX
 from exporter.model import AllocationFacts, Granted, XidCount
@@ -361,11 +361,11 @@ class SeriesCase:
                 found[key][name] = seconds / waiting[key].observed_s
         return found
 
-    def _cards(self, state: Mapping[_Key, Labels]) -> dict[_Key, Card]:
+    def _cards(self, state: Mapping[_Key, Labels]) -> dict[_Key, SeenCard]:
         """The cards of the pod's containers, by what their series say of them."""
         uuids = sorted({key.uuid for key in state if key.uuid})
         if not uuids:
-            return {key: Card() for key in state}
+            return {key: SeenCard() for key in state}
         matcher = f"uuid=~{quoted('|'.join(map(re.escape, uuids)))}"
         name = f"{_DEVICE}info"
         infos = {
@@ -383,11 +383,11 @@ class SeriesCase:
         own = {_pod(of) if self._level == "container" else _group(of) for of in state.values()}
         on = self._holders(self._select(_HOLDERS, matcher), own)
         over = self._over(matcher)
-        found: dict[_Key, Card] = {}
+        found: dict[_Key, SeenCard] = {}
         for key, labels in state.items():
             info, gpu = infos.get(key.uuid, {}), label(labels, "gpu")
             part = label(info, "gpu_instance")  # its number stands behind its GPU's
-            found[key] = Card(
+            found[key] = SeenCard(
                 uuid=key.uuid,
                 gpu=f"{gpu}-{part}" if gpu and part else gpu,
                 node=place_of(labels),
@@ -501,7 +501,7 @@ def _growth(one: Series, since_s: float) -> _Growth:
 
 def _part(
     state: Sequence[Series],
-    card: Card,
+    card: SeenCard,
     core: _Growth | None,
     waiting: _Growth | None,
     *,

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from exporter.metrics.compat import dcgm, dcgm_renamed, hami_monitor, tencent
-from exporter.metrics.compat.subjects import Alias, Subject, Subjects, of
+from exporter.metrics.compat.subjects import Alias, CompatSubject, Subjects, of
 from exporter.metrics.text import Format, escaped, head
 from exporter.model import Snapshot
 
@@ -87,7 +87,7 @@ class CompatPage:
         return "".join(page).encode()
 
 
-def _labels(alias: Alias, subject: Subject) -> str:
+def _labels(alias: Alias, subject: CompatSubject) -> str:
     """The labels as text. A label without a value is left out, which is the same to Prometheus."""
     pairs = (
         (label, source[1:] if source.startswith("=") else subject.labels.get(source, ""))

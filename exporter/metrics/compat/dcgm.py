@@ -13,7 +13,7 @@ A MIG instance has its board's ``gpu``, ``UUID`` and ``device``; ``GPU_I_ID`` an
 say which one it is. A board with instances has no memory of its own here, as in DCGM.
 """
 
-from exporter.metrics.compat.subjects import PERCENT, Alias, Figure, Subject, of, per
+from exporter.metrics.compat.subjects import PERCENT, Alias, CompatSubject, Figure, of, per
 from exporter.model import MIB, DeviceFacts
 
 _DEVICE = {
@@ -50,7 +50,7 @@ def _split(name: str, about: str, figure: Figure) -> Alias:
     return Alias(name, about, "holder", _DEVICE, figure)
 
 
-def _total(device: Subject) -> float | None:
+def _total(device: CompatSubject) -> float | None:
     """`memory_total_bytes`, where `memory_used_bytes` is known.
 
     Of a board with MIG instances only the instances' memory is read, and adds up.
@@ -59,13 +59,13 @@ def _total(device: Subject) -> float | None:
     return None if used is None else total
 
 
-def _nvlink(device: Subject) -> float | None:
+def _nvlink(device: CompatSubject) -> float | None:
     """The rate of `nvlink_bytes_total` in both directions."""
     sent, received = (device.value(f"nvlink_bytes_{d}") for d in ("transmit", "receive"))
     return None if sent is None or received is None else sent + received
 
 
-def _free(device: Subject) -> float | None:
+def _free(device: CompatSubject) -> float | None:
     """`memory_total_bytes` - `memory_used_bytes` - `memory_reserved_bytes`."""
     total, used, reserved = (
         device.value(f"memory_{n}_bytes") for n in ("total", "used", "reserved")
@@ -73,7 +73,7 @@ def _free(device: Subject) -> float | None:
     return None if total is None or used is None else total - used - (reserved or 0)
 
 
-def _last_xid(device: Subject) -> float | None:
+def _last_xid(device: CompatSubject) -> float | None:
     """The last XID error that was reported (`xid_last_timestamp_seconds`); 0 if none was."""
     if not isinstance(device.fact, DeviceFacts) or device.fact.xids is None:
         return None

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 
 from exporter.metrics.compat import dcgm
-from exporter.metrics.compat.subjects import Alias, Figure, Subject, of, per
+from exporter.metrics.compat.subjects import Alias, CompatSubject, Figure, of, per
 
 RENAMED = {
     "DEV_SM_CLOCK": ("DEV_SM_CLOCK_HERTZ", "in Hz"),
@@ -43,7 +43,7 @@ RENAMED = {
 """Old name without ``DCGM_FI_`` → the new one, and its unit where that changed: a base unit."""
 
 
-def _energy(device: Subject) -> float | None:
+def _energy(device: CompatSubject) -> float | None:
     """`energy_joules_total`, whole joules."""
     joules = device.value("energy_joules_total")
     return None if joules is None else joules // 1

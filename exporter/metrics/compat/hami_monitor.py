@@ -14,7 +14,7 @@ HAMi (05880cb3), all names of a board but one have the node.
 
 from functools import partial
 
-from exporter.metrics.compat.subjects import PERCENT, Alias, Subject, of
+from exporter.metrics.compat.subjects import PERCENT, Alias, CompatSubject, of
 
 _NODELESS = {"zone": "=vGPU", "device_index": "gpu", "device_uuid": "uuid", "device_type": "type"}
 _HOST = {**_NODELESS, "node": "node"}
@@ -45,13 +45,13 @@ _USED, _LIMIT = of("memory_used_bytes"), of("memory_limit_bytes")
 _CORE = of("core_utilization_ratio", times=PERCENT)
 
 
-def _used_of_board(device: Subject) -> float | None:
+def _used_of_board(device: CompatSubject) -> float | None:
     """`memory_used_bytes` + `memory_reserved_bytes`, as version 1 of NVML's call has it."""
     used = device.value("memory_used_bytes")
     return None if used is None else used + (device.value("memory_reserved_bytes") or 0)
 
 
-def _since_last_kernel(container: Subject) -> float | None:
+def _since_last_kernel(container: CompatSubject) -> float | None:
     """Seconds since `last_active_timestamp_seconds`."""
     last = container.value("last_active_timestamp_seconds")
     return None if last is None else max(0.0, container.unix_ns / 1e9 - last)

@@ -35,7 +35,7 @@ _SUMMED = ("core_utilization_ratio", "memory_used_bytes", "core_limit_ratio", "m
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class CompatSubject:
     """A device, container or pod with its facts, which were measured at ``unix_ns``.
 
     ``fact`` is None where ``extra`` has all that is known.
@@ -93,7 +93,7 @@ class Subjects:
             "node_gpus": sum(not device.labels["parent_uuid"] for device in devices),
             "node_memory_bytes": sum(d.value("memory_total_bytes") or 0 for d in devices),
         }
-        self.of: dict[str, list[Subject]] = {
+        self.of: dict[str, list[CompatSubject]] = {
             "device": [_with_holder(device, containers) for device in devices],
             "holder": [part for device in devices for part in self._parts(device, containers)],
             "container": containers,
@@ -102,7 +102,7 @@ class Subjects:
             "pod": [self._pod(fact) for _, fact in labelled_facts(snapshot, "pod")],
         }
 
-    def _device(self, fact: DeviceFacts) -> Subject:
+    def _device(self, fact: DeviceFacts) -> CompatSubject:
         device, gpu = fact.device, str(fact.index)
         instance = device.gpu_instance
         labels = {
@@ -122,11 +122,11 @@ class Subjects:
             "board_gpu": gpu,
             "board_uuid": fact.uuid,
         }
-        return Subject("device", labels, fact, self._unix_ns)
+        return CompatSubject("device", labels, fact, self._unix_ns)
 
-    def _containers(self, facts: Iterable[ContainerHolding]) -> list[Subject]:
+    def _containers(self, facts: Iterable[ContainerHolding]) -> list[CompatSubject]:
         """Containers on their current devices, each device numbered within its container."""
-        found: list[Subject] = []
+        found: list[CompatSubject] = []
         positions: dict[ContainerKey, int] = {}
         for fact in sorted(facts, key=lambda one: (one.owner, one.index or 0, one.uuid)):
             # One that has ended has counters only, which other exporters do not have.
@@ -140,10 +140,12 @@ class Subjects:
             labels |= {**self._infos[fact.uuid], "gpu": gpu, "place": str(place)}
             labels |= {"card": f"gpu{gpu}"}
             labels |= dict.fromkeys(self._uid_labels, self._uids.get((namespace, pod), ""))
-            found.append(Subject("container", labels, fact, self._unix_ns))
+            found.append(CompatSubject("container", labels, fact, self._unix_ns))
         return found
 
-    def _parts(self, device: Subject, containers: Iterable[Subject]) -> Iterable[Subject]:
+    def _parts(
+        self, device: CompatSubject, containers: Iterable[CompatSubject]
+    ) -> Iterable[CompatSubject]:
         """A shared device's usage by container, and the rest if all parts are known.
 
         A device with one container and no group belongs to it as a whole, as in other exporters.
@@ -162,9 +164,9 @@ class Subjects:
         extra = {name: figure for name, figure in left.items() if figure is not None}
         yield replace(rest, fact=None, extra=extra)
 
-    def _tasks(self, containers: Iterable[Subject]) -> list[Subject]:
+    def _tasks(self, containers: Iterable[CompatSubject]) -> list[CompatSubject]:
         """Containers, summed over their devices. A sum with an unknown part is not known."""
-        groups: dict[tuple[str, str, str], list[Subject]] = {}
+        groups: dict[tuple[str, str, str], list[CompatSubject]] = {}
         for container in containers:
             labels = container.labels
             key = (labels["namespace"], labels["pod"], labels["container"])
@@ -174,10 +176,10 @@ class Subjects:
             labels = {"node": self._node, "namespace": namespace, "pod": pod, "container": name}
             known = {figure: _all(part.value(figure) for part in parts) for figure in _SUMMED}
             sums = {figure: sum(values) for figure, values in known.items() if values is not None}
-            tasks.append(Subject("container", labels, None, self._unix_ns, sums))
+            tasks.append(CompatSubject("container", labels, None, self._unix_ns, sums))
         return tasks
 
-    def _allocations(self, facts: Iterable[ContainerHolding]) -> list[Subject]:
+    def _allocations(self, facts: Iterable[ContainerHolding]) -> list[CompatSubject]:
         """What containers are allocated, in use or not, summed over their devices.
 
         What is only known of a pod as a whole is left out.
@@ -191,12 +193,12 @@ class Subjects:
             labels = {"node": self._node, "namespace": namespace, "pod": pod, "container": name}
             labels["uid"] = self._uids.get((namespace, pod), "")
             extra = {"allocated_gpus": sum_of}
-            found.append(Subject("container", labels, None, self._unix_ns, extra))
+            found.append(CompatSubject("container", labels, None, self._unix_ns, extra))
         return found
 
-    def _pod(self, fact: PodFacts) -> Subject:
+    def _pod(self, fact: PodFacts) -> CompatSubject:
         labels = {"node": self._node, "namespace": fact.namespace, "pod": fact.name}
-        return Subject("pod", labels, fact, self._unix_ns, self._node_figures)
+        return CompatSubject("pod", labels, fact, self._unix_ns, self._node_figures)
 
 
 def _all(figures: Iterable[float | None]) -> list[float] | None:
@@ -206,7 +208,7 @@ def _all(figures: Iterable[float | None]) -> list[float] | None:
     return known if len(known) == len(found) else None
 
 
-def _on_boards(devices: Sequence[Subject]) -> list[Subject]:
+def _on_boards(devices: Sequence[CompatSubject]) -> list[CompatSubject]:
     """The devices with the labels of their boards; each part has a number of its own there."""
     by_uuid = {device.labels["uuid"]: device for device in devices}
     found, numbers = [], set()
@@ -230,7 +232,7 @@ def _on_boards(devices: Sequence[Subject]) -> list[Subject]:
 _HOLDER = ("namespace", "pod", "container", *UIDS)
 
 
-def _with_holder(device: Subject, containers: Iterable[Subject]) -> Subject:
+def _with_holder(device: CompatSubject, containers: Iterable[CompatSubject]) -> CompatSubject:
     """The device with the labels of its container, if it has exactly one."""
     here = [c for c in containers if c.labels["uuid"] == device.labels["uuid"]]
     if len(here) != 1:
@@ -241,7 +243,7 @@ def _with_holder(device: Subject, containers: Iterable[Subject]) -> Subject:
 
 PERCENT = 100
 
-Figure = Callable[[Subject], float | None]
+Figure = Callable[[CompatSubject], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +277,7 @@ class of:  # noqa: N801 - reads as a word in the tables
     times: float = 1
     per: float = 1
 
-    def __call__(self, subject: Subject) -> float | None:
+    def __call__(self, subject: CompatSubject) -> float | None:
         """The value; None if it is not known."""
         value = subject.value(self.name, *filter(None, [self.key]))
         return None if value is None else value * self.times / self.per
@@ -289,7 +291,7 @@ class quotient:  # noqa: N801 - reads as a word in the tables
     whole: str
     times: float = 1
 
-    def __call__(self, subject: Subject) -> float | None:
+    def __call__(self, subject: CompatSubject) -> float | None:
         """The quotient; None if one of the two is not known or the whole is 0."""
         above, below = subject.value(self.part), subject.value(self.whole)
         return None if above is None or not below else above / below * self.times
@@ -302,7 +304,7 @@ class per:  # noqa: N801 - reads as a word in the tables
     figure: Figure
     unit: float
 
-    def __call__(self, subject: Subject) -> float | None:
+    def __call__(self, subject: CompatSubject) -> float | None:
         """The value; None if it is not known."""
         value = self.figure(subject)
         return None if value is None else value / self.unit

@@ -6,7 +6,7 @@ from typing import Any
 
 from exporter.agent.attribution.join import account
 from exporter.agent.facts import CycleFacts, at_most, facts_of
-from exporter.agent.facts.factsview import View
+from exporter.agent.facts.factsview import FactsView
 from exporter.agent.facts.history import gauges_of
 from exporter.agent.ledger import Allocated, Ledger, Moment
 from exporter.metrics.families import OWN_LEVEL
@@ -114,7 +114,8 @@ class Node:
         rows = FactRows(lambda: self.facts, None)
         self.unread = facts_of(self.ledger.frozen(), facts)
         kept = {
-            key: (core, held) for key, core, held in gauges_of(View(self.ledger.frozen(), facts))
+            key: (core, held)
+            for key, core, held in gauges_of(FactsView(self.ledger.frozen(), facts))
         }
         shown = {
             **{SeriesKey(None, each.uuid): each for each in self.facts.devices},

@@ -8,7 +8,7 @@ import pytest
 from exporter.agent.collector import Sources
 from exporter.agent.commands.record import Session
 from exporter.agent.commands.replay import Replay
-from exporter.agent.recording.boardrecording import BoardNames, boards_only
+from exporter.agent.recording.boardrecording import BoardMask, boards_only
 from exporter.agent.recording.file import RecordingReader, RecordingWriter
 from exporter.agent.recording.names import Pseudonyms
 from exporter.agent.settings import load
@@ -140,7 +140,7 @@ def test_reservations_and_limits_by_number_are_replayed_as_recorded(
 
 def test_a_recording_to_share_of_that_node_holds_its_boards_alone(tmp_path: Path) -> None:
     path = tmp_path / "board.rec.gz"
-    pages, last = recorded(path, "secret-reservations", BoardNames(), board=True)
+    pages, last = recorded(path, "secret-reservations", BoardMask(), board=True)
 
     assert (len(rows_of(last)["device"]), rows_of(last)["container"]) == (len(CARDS), ())
     assert replayed(path) == pages

@@ -5,7 +5,7 @@ from html import unescape
 
 import pytest
 
-from exporter.agent.web.markdown import Block, Span, blocks
+from exporter.agent.web.markdown import Block, TextSpan, blocks
 from exporter.agent.web.runbooks import runbook, runbooks
 from exporter.model import Snapshot
 from tests.agent.web.serving import serving
@@ -59,22 +59,29 @@ def test_a_text_is_read_as_its_blocks() -> None:
     text += "| a | b\\|c |\n|---|---|\n| 1 | 2 |\n\n```sh\na\n\n  b <c>\n```\n2. then\n"
 
     assert list(blocks(text)) == [
-        Block("h1", [[[Span("A")]]]),
+        Block("h1", [[[TextSpan("A")]]]),
         Block(
             "p",
             [
                 [
                     [
-                        *(Span("See "), Span("it", "link", "b.md"), Span(", or ")),
-                        *(Span("x", "code"), Span(", "), Span("now", "strong"), Span(".")),
+                        *(TextSpan("See "), TextSpan("it", "link", "b.md"), TextSpan(", or ")),
+                        *(
+                            TextSpan("x", "code"),
+                            TextSpan(", "),
+                            TextSpan("now", "strong"),
+                            TextSpan("."),
+                        ),
                     ]
                 ]
             ],
         ),
-        Block("ul", [[[Span("one")]], [[Span("two more")]]]),
-        Block("table", [[[Span("a")], [Span("b\\|c")]], [[Span("1")], [Span("2")]]]),
+        Block("ul", [[[TextSpan("one")]], [[TextSpan("two more")]]]),
+        Block(
+            "table", [[[TextSpan("a")], [TextSpan("b\\|c")]], [[TextSpan("1")], [TextSpan("2")]]]
+        ),
         Block("pre", code="a\n\n  b <c>"),
-        Block("p", [[[Span("2. then")]]]),
+        Block("p", [[[TextSpan("2. then")]]]),
     ]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from exporter.answers.advise.advice import Advice, Found, Workload
 from exporter.answers.advise.advicereport import written_as
 from exporter.answers.advise.amounts import Resource
-from exporter.answers.advise.sizing import Outcome
+from exporter.answers.advise.sizing import SizingOutcome
 
 LESS = Advice(
     resource=Resource.CORE,
@@ -14,7 +14,7 @@ LESS = Advice(
     peak=0.1,
     recommended=0.12,
     freed=None,
-    outcome=Outcome.LOWER,
+    outcome=SizingOutcome.LOWER,
     confidence=7,
     observed_ratio=1,
     scheme="nvidia-device-plugin",
@@ -35,8 +35,8 @@ def test_who_has_a_card_or_an_instance_hears_what_to_ask_for_instead_of_an_amoun
 
 
 def test_what_a_system_gives_is_said_only_where_something_else_is_advised() -> None:
-    kept = replace(LESS, recommended=LESS.allocated, outcome=Outcome.KEEP)
-    refused = replace(LESS, recommended=None, outcome=Outcome.TOO_EARLY)
+    kept = replace(LESS, recommended=LESS.allocated, outcome=SizingOutcome.KEEP)
+    refused = replace(LESS, recommended=None, outcome=SizingOutcome.TOO_EARLY)
     assert "nvidia-device-plugin" not in said(kept, refused)
 
 
@@ -47,7 +47,7 @@ def test_a_step_that_no_document_says_is_said_to_be_unknown() -> None:
 
 
 def test_memory_that_never_changes_is_not_said_to_be_more_than_that() -> None:
-    flat = replace(LESS, recommended=None, outcome=Outcome.PREALLOCATED)
+    flat = replace(LESS, recommended=None, outcome=SizingOutcome.PREALLOCATED)
     assert (
         "preallocated: it always holds the same large part of its limit, as vLLM and JAX do: what "
         "it needs of that is not known\n"

@@ -8,7 +8,7 @@ import pytest
 from exporter.agent.allocations.registry import SCHEMES
 from exporter.answers.advise.amounts import (
     UNITS,
-    Asked,
+    AskedAmount,
     Resource,
     asked,
     is_known,
@@ -25,21 +25,31 @@ OF_SCHEME = {scheme.name: scheme for scheme in SCHEMES}
 @pytest.mark.parametrize(
     ("scheme", "resource", "recommended", "wanted"),
     [
-        ("hami", Resource.CORE, 0.29, Asked("nvidia.com/gpucores", 29)),
-        ("hami", Resource.MEMORY, 3 * GIB, Asked("nvidia.com/gpumem", 3072)),
-        ("tke-qgpu", Resource.MEMORY, 3.1 * GIB, Asked("tke.cloud.tencent.com/qgpu-memory", 4)),
-        ("tkestack-gpu-manager", Resource.MEMORY, GIB, Asked("tencent.com/vcuda-memory", 4)),
-        ("vke-mgpu", Resource.MEMORY, 100 << 20, Asked("vke.volcengine.com/mgpu-memory", 256)),
+        ("hami", Resource.CORE, 0.29, AskedAmount("nvidia.com/gpucores", 29)),
+        ("hami", Resource.MEMORY, 3 * GIB, AskedAmount("nvidia.com/gpumem", 3072)),
+        (
+            "tke-qgpu",
+            Resource.MEMORY,
+            3.1 * GIB,
+            AskedAmount("tke.cloud.tencent.com/qgpu-memory", 4),
+        ),
+        ("tkestack-gpu-manager", Resource.MEMORY, GIB, AskedAmount("tencent.com/vcuda-memory", 4)),
+        (
+            "vke-mgpu",
+            Resource.MEMORY,
+            100 << 20,
+            AskedAmount("vke.volcengine.com/mgpu-memory", 256),
+        ),
         ("baidu-cce", Resource.CORE, 0.25, None),  # whose names have the card's model in them
-        ("koordinator", Resource.MEMORY, GIB, Asked("koordinator.sh/gpu-memory", GIB)),
-        ("kai", Resource.CORE, 0.29, Asked("gpu-fraction", 0.29)),
+        ("koordinator", Resource.MEMORY, GIB, AskedAmount("koordinator.sh/gpu-memory", GIB)),
+        ("kai", Resource.CORE, 0.29, AskedAmount("gpu-fraction", 0.29)),
         ("nvidia-device-plugin", Resource.CORE, 0.5, None),
         ("hami", Resource.CORE, None, None),
         ("", Resource.CORE, 0.5, None),
     ],
 )
 def test_the_amount_in_the_systems_own_unit(
-    scheme: str, resource: Resource, recommended: float | None, wanted: Asked | None
+    scheme: str, resource: Resource, recommended: float | None, wanted: AskedAmount | None
 ) -> None:
     assert asked(scheme, resource, recommended) == wanted
 

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from exporter.answers.reading.feeds import FeedResult, view_of
 from exporter.answers.reading.feeds.nodedocument import moment_of_document, node_of_document
 from exporter.answers.reading.feeds.prometheus import PrometheusFeed
-from exporter.answers.reading.feeds.series import Series, facts_from
+from exporter.answers.reading.feeds.series import FamilySeries, facts_from
 from exporter.answers.reading.jsonclient import HttpClient
 from exporter.answers.reading.queryapi import Prometheus
 from exporter.answers.top.topreport import report
@@ -24,12 +24,12 @@ from tests.snapshots import with_every_family
 ROOT = Path(__file__).parents[3]
 
 
-def series_of(snapshot: Snapshot) -> Iterator[Series]:
+def series_of(snapshot: Snapshot) -> Iterator[FamilySeries]:
     """The page of a snapshot, read as a Prometheus reads it."""
     page = Renderer().render(snapshot, Format.TEXT).decode()
     for family in read_text(page):
         for sample in family.samples:
-            yield Series(sample.name, sample.labels, sample.value)
+            yield FamilySeries(sample.name, sample.labels, sample.value)
 
 
 def owners(facts: Facts) -> list[Any]:
@@ -89,8 +89,12 @@ def test_reasons_and_states_of_another_version_are_left_out() -> None:
 
     found = facts_from(
         [
-            *(Series(name, labels, 1), Series(name, known, 1), Series("mgpu_new", {}, 1)),
-            Series("mgpu_device_up", labels, 0),
+            *(
+                FamilySeries(name, labels, 1),
+                FamilySeries(name, known, 1),
+                FamilySeries("mgpu_new", {}, 1),
+            ),
+            FamilySeries("mgpu_device_up", labels, 0),
         ]
     )
 
@@ -105,7 +109,7 @@ def asked(http: HttpClient, namespace: str = "") -> PrometheusFeed:
 class SetPrometheus(HttpClient):
     """Answers queries from a list of series."""
 
-    def __init__(self, series: list[Series]) -> None:
+    def __init__(self, series: list[FamilySeries]) -> None:
         super().__init__("http://prometheus:9090")
         self._series = series
 
@@ -165,7 +169,7 @@ def test_nodes_of_two_clusters_that_have_one_name_are_two() -> None:
 
 def test_what_two_jobs_scrape_under_two_names_of_a_node_is_shown_once() -> None:
     """One job takes the node's name from the pod, the other one has an address only."""
-    own = [*series_of(demo()), Series("process_start_time_seconds", {}, 1_780_000_000)]
+    own = [*series_of(demo()), FamilySeries("process_start_time_seconds", {}, 1_780_000_000)]
     other = {"node": "", "instance": "10.0.0.1:10045", "job": "second"}
     twice = [*own, *(one._replace(labels={**one.labels, **other}) for one in own)]
     views = [view_of(asked(SetPrometheus(each)).read(), "x") for each in (own, twice)]
@@ -180,7 +184,7 @@ def test_what_two_jobs_scrape_under_two_names_of_a_node_is_shown_once() -> None:
 
 def test_a_copied_page_that_counts_differently_is_said_by_both_names() -> None:
     """A tenant's page says when the exporter started and which cards it has."""
-    start = Series("process_start_time_seconds", {}, 1_780_000_000)
+    start = FamilySeries("process_start_time_seconds", {}, 1_780_000_000)
     used = "mgpu_container_core_seconds_total"
     own = [
         one._replace(value=one.value + 5000) if one.family == used else one
@@ -246,9 +250,9 @@ def test_a_document_with_absurd_numbers_is_shown_without_them(value: Any) -> Non
 
 def test_series_with_absurd_numbers_are_left_out() -> None:
     labels = {"gpu": "9" * 5000, "uuid": "GPU-1", "role": "figure"}
-    energy = Series("mgpu_device_energy_joules_total", labels, 1e308)
+    energy = FamilySeries("mgpu_device_energy_joules_total", labels, 1e308)
 
-    [device] = facts_from([Series("mgpu_device_up", labels, 1), energy]).devices
+    [device] = facts_from([FamilySeries("mgpu_device_up", labels, 1), energy]).devices
 
     assert (device.device.index, device.used.energy_uj) == (-1, None)
 
@@ -256,7 +260,7 @@ def test_series_with_absurd_numbers_are_left_out() -> None:
 def test_a_charge_that_two_jobs_tell_differently_is_that_of_the_figure() -> None:
     name, labels = "mgpu_container_memory_charged_bytes", {"container": "c", "uuid": "GPU-1"}
     said = [
-        Series(name, {**labels, "evidence": "kernel", "role": role}, value)
+        FamilySeries(name, {**labels, "evidence": "kernel", "role": role}, value)
         for role, value in (("other", 1.0), ("figure", 2.0))
     ]
     for series in (said, said[::-1]):

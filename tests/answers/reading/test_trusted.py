@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from exporter.answers.advise.sizing import Outcome
+from exporter.answers.advise.sizing import SizingOutcome
 from exporter.cli import main
 from tests.answers.reading.test_remote import Server
 
@@ -38,7 +38,7 @@ def test_what_names_no_label_is_refused(given: str, capsys: pytest.CaptureFixtur
 def test_a_workload_of_two_clusters_is_two_whatever_a_store_calls_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    keep = str([*Outcome].index(Outcome.KEEP))
+    keep = str([*SizingOutcome].index(SizingOutcome.KEEP))
     own = {"namespace": "team", "owner_kind": "Job", "owner_name": "j", "container": "main"}
     result = [
         {"metric": own | {"k8s_cluster": name, "replica": "0"}, "value": [0, keep]}

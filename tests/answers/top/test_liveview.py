@@ -12,7 +12,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from exporter.answers.reading.feeds import FeedResult
-from exporter.answers.reading.feeds.fleetlines import Fleet, Look, Sums
+from exporter.answers.reading.feeds.fleetlines import FleetFigures, Look, Sums
 from exporter.answers.reading.feeds.overview import LineKind, SortKey
 from exporter.answers.top.linetree import LineTree
 from exporter.answers.top.liveview import Top
@@ -434,11 +434,11 @@ class GuidedSetFeed(SetFeed):
         yield from ()
 
 
-def fleet(*nodes: int) -> Fleet:
+def fleet(*nodes: int) -> FleetFigures:
     """Nodes, each with as many GPUs in use as its number."""
     rows = [Sums({"instance": f"gpu-{one}"}, core=one, gpus=8.0) for one in nodes]
     teams = [Sums({"namespace": "team-a"}, core=3.0, pods=9.0)]
-    return Fleet(Sums({}, nodes=300.0, gpus=2400.0, core=99.5, pods=9000.0), rows, teams)
+    return FleetFigures(Sums({}, nodes=300.0, gpus=2400.0, core=99.5, pods=9000.0), rows, teams)
 
 
 def test_of_a_fleet_what_is_open_or_filtered_is_asked() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.answers.reading.jsonclient import HttpClient
 from exporter.answers.reading.queryapi import Prometheus
-from exporter.answers.why.case import Card, Case, OnCard
+from exporter.answers.why.case import Case, OnCard, SeenCard
 from exporter.answers.why.sentences import Topic, sentences
 from exporter.answers.why.seriescase import SeriesCase
 from exporter.answers.why.whycommand import answer
@@ -26,7 +26,7 @@ GIB = 1 << 30
 TO_DO = f"To do: {MAKE_ROOM}."
 NOW = 1_780_000_000
 OVER = {"batch/crawl-0": 1.9, "batch/other-0": 1.5}
-CARD = Card(
+CARD = SeenCard(
     uuid="GPU-a", gpu="0", node="n1", model="L4", busy=1.0, others=("batch/crawl-0",), over=OVER
 )
 STARVED = OnCard(
@@ -54,7 +54,7 @@ def said(*parts: OnCard) -> dict[Topic, str]:
 def test_a_lost_device_is_said_first_and_explains_what_is_not_known() -> None:
     lost = OnCard(
         container="main",
-        card=Card(uuid="a", gpu="1", lost=lost_words("nvidia", 79)),
+        card=SeenCard(uuid="a", gpu="1", lost=lost_words("nvidia", 79)),
         share=0.5,
         memory_bytes=float(2**30),  # the store's last value, of before
         unmeasured=dict.fromkeys(("core", "memory", "decoder"), "gpu_lost"),

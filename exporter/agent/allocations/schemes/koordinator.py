@@ -55,7 +55,7 @@ class _Sums(NamedTuple):
     memory: int
 
 
-class _Entry(NamedTuple):
+class _DeviceEntry(NamedTuple):
     """A device of the annotation. ``card`` is None if the node has no card with its number."""
 
     card: Device | None
@@ -94,13 +94,13 @@ def read(reader: PodReader) -> list[Allocation]:
     return [found for user in users for found in _by_limits(reader, user)]
 
 
-def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entry]:
+def _entries(reader: PodReader, owner: Container, devices: object) -> list[_DeviceEntry]:
     if not isinstance(devices, list):
         reader.reject(Reason.BAD_ANNOTATION, _annotation(reader))
         return []
     if not reader.allows(owner, len(devices)):
         return []
-    found: dict[int, _Entry] = {}
+    found: dict[int, _DeviceEntry] = {}
     for device in devices:
         minor = natural_of(device.get("minor")) if isinstance(device, dict) else None
         resources = device.get("resources", {}) if isinstance(device, dict) else None
@@ -115,11 +115,13 @@ def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entr
             amounts = [natural_of(resources.get(key, 0)) for key in (_CORE, _RATIO, _MEMORY)]
             if None in amounts:
                 reader.reject(Reason.BAD_QUANTITY, _annotation(reader))
-            found[minor] = _Entry(named or reader.card(minor), *(each or None for each in amounts))
+            found[minor] = _DeviceEntry(
+                named or reader.card(minor), *(each or None for each in amounts)
+            )
     return list(found.values())
 
 
-def _fits(reader: PodReader, users: Sequence[Container], entries: Sequence[_Entry]) -> bool:
+def _fits(reader: PodReader, users: Sequence[Container], entries: Sequence[_DeviceEntry]) -> bool:
     """Whether the number of devices is possible for the request."""
     if not entries:
         return False
@@ -135,7 +137,7 @@ def _fits(reader: PodReader, users: Sequence[Container], entries: Sequence[_Entr
 
 
 def _by_annotation(
-    reader: PodReader, users: Sequence[Container], entries: Sequence[_Entry]
+    reader: PodReader, users: Sequence[Container], entries: Sequence[_DeviceEntry]
 ) -> list[Allocation]:
     sums = _sums(reader, users)
     # The annotation may be the pod owner's. What the limits say has passed the scheduler, so its

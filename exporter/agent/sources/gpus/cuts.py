@@ -20,7 +20,7 @@ NOTHING = Engines(0, 0, 0, 0)
 Columns = dict[int, list[int]]  # of each process, by part
 
 
-class Part(NamedTuple):
+class CutWindow(NamedTuple):
     """One window of a read: its spans, where it ends in the ring's clock, and its busy time."""
 
     spans: Sequence[SampleSpan]
@@ -37,20 +37,20 @@ class Part(NamedTuple):
         return sum([span.covered_ns for span in self.spans])
 
 
-def parts_of(spans: Sequence[SampleSpan], begin_us: int) -> list[Part]:
+def parts_of(spans: Sequence[SampleSpan], begin_us: int) -> list[CutWindow]:
     """The spans in windows of about a second, at least one span in each."""
     length_us = spans[-1].timestamp_us - begin_us
     step_us = length_us / max(round(length_us / WINDOW_US), 1)
-    parts: list[Part] = []
+    parts: list[CutWindow] = []
     first, start_us, before_us = 0, begin_us, begin_us
     for number, span in enumerate(spans):
         goal_us = begin_us + step_us * (round((start_us - begin_us) / step_us) + 1)
         # A span belongs where the most of its time is.
         if number > first and before_us + span.timestamp_us > 2 * goal_us:
-            parts.append(Part(spans[first:number], start_us, before_us))
+            parts.append(CutWindow(spans[first:number], start_us, before_us))
             first, start_us = number, before_us
         before_us = span.timestamp_us
-    parts.append(Part(spans[first:], start_us, spans[-1].timestamp_us))
+    parts.append(CutWindow(spans[first:], start_us, spans[-1].timestamp_us))
     return parts
 
 
@@ -71,7 +71,7 @@ def split(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def activities_of(
-    parts: Sequence[Part],
+    parts: Sequence[CutWindow],
     of_read: Sequence[ProcessActivity],
     last_us: Mapping[int, int],
     since_us: Mapping[int, int],
@@ -100,7 +100,7 @@ def activities_of(
 
 
 def _cores(
-    parts: Sequence[Part],
+    parts: Sequence[CutWindow],
     of_read: Sequence[ProcessActivity],
     last_us: Mapping[int, int],
     since_us: Mapping[int, int],
@@ -172,7 +172,7 @@ def _packed(
     return found
 
 
-def energies_of(parts: Sequence[Part | Window], of_read: EnergyUse) -> list[EnergyUse]:
+def energies_of(parts: Sequence[CutWindow | Window], of_read: EnergyUse) -> list[EnergyUse]:
     """The energy of each part: what idling takes by time, what work takes by core time.
 
     The late part is from before all of them.

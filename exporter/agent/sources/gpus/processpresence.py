@@ -14,7 +14,7 @@ OF_LIFE = 20  # rows are read each so many parts of the age of the youngest proc
 SOONEST_US, LATEST_US = 500_000, 5_000_000  # a second, however late a cycle was
 
 
-class Presence:
+class ProcessPresence:
     """The processes of one device, by the lists that were read. Times are monotonic µs."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from exporter.agent.sources.gpus.cuts import energies_of
 from exporter.agent.sources.gpus.energy import EnergyUse, with_energy
 from exporter.agent.sources.gpus.fleet import DeviceChanges
 from exporter.agent.sources.gpus.gpusource import Demand
-from exporter.agent.sources.gpus.processpresence import Presence
+from exporter.agent.sources.gpus.processpresence import ProcessPresence
 from exporter.agent.sources.gpus.window import WindowCursor
 from exporter.agent.sources.gpus.xids import ACTED_ON, FALLEN_OFF, log_first
 from exporter.model import (
@@ -148,7 +148,7 @@ class _Card(_Device):
 
     def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
         super().__init__(node, number, device, clock)
-        self._cursor, self._presence = WindowCursor(self, clock), Presence()
+        self._cursor, self._presence = WindowCursor(self, clock), ProcessPresence()
 
     def _read(self) -> DeviceReading:
         is_due = not self._every_ns or self._is_due()

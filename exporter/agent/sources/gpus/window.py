@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 
-from exporter.agent.sources.gpus.cuts import Part, activities_of, energies_of, parts_of
+from exporter.agent.sources.gpus.cuts import CutWindow, activities_of, energies_of, parts_of
 from exporter.agent.sources.gpus.energy import EnergySource, EnergyUse
 from exporter.agent.sources.gpus.kept_rows import KeptRows
 from exporter.agent.sources.gpus.sample_attribution import (
@@ -370,7 +370,7 @@ class WindowCursor:
         until_us = {kept.row[0]: kept.until_us for kept in forgotten}
         valid = [*valid, *[kept.row for kept in forgotten]]
         timed = [span for span in spans if span.timestamp_us > begin]
-        parts = [Part(spans, begin, end)] if is_one else parts_of(timed, begin)
+        parts = [CutWindow(spans, begin, end)] if is_one else parts_of(timed, begin)
         parts = self._with_busy(parts, memory, valid)
         busy = Engines(*map(_sum, zip(*[part.busy for part in parts], strict=True)))
         has_samples = method == "samples" and rows is not None and observed_ns
@@ -413,7 +413,7 @@ class WindowCursor:
 
     def _windows_of(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[CutWindow],
         activities: Sequence[tuple[ProcessActivity, ...]],
         energies: Sequence[EnergyUse],
     ) -> list[Window]:
@@ -436,8 +436,8 @@ class WindowCursor:
         return windows
 
     def _with_busy(
-        self, parts: Sequence[Part], memory: Samples, rows: Sequence[ProcessRow]
-    ) -> list[Part]:
+        self, parts: Sequence[CutWindow], memory: Samples, rows: Sequence[ProcessRow]
+    ) -> list[CutWindow]:
         """The parts with the busy time of the core and of the other engines in each."""
         codes = any(row[4] or row[5] for row in rows)
         found = {"memory_active": self._busy("memory_active", parts, memory)}
@@ -450,7 +450,9 @@ class WindowCursor:
             measured.append(part._replace(busy=Engines(core_ns, *others)))
         return measured
 
-    def _codec(self, engine: str, parts: Sequence[Part], *, is_named: bool) -> list[int | None]:
+    def _codec(
+        self, engine: str, parts: Sequence[CutWindow], *, is_named: bool
+    ) -> list[int | None]:
         """The busy time of an encoder or decoder in each part.
 
         Its ring is read each second time only while it idles, no process is named on it, and
@@ -483,7 +485,7 @@ class WindowCursor:
             self._idle_since_us[engine] = end_us
         return busy
 
-    def _busy(self, engine: str, parts: Sequence[Part], ring: Samples) -> list[int | None]:
+    def _busy(self, engine: str, parts: Sequence[CutWindow], ring: Samples) -> list[int | None]:
         """The busy time of an engine in each part; None: it is not measured."""
         start, end = self._cursor_us, parts[-1].end_us
         if ring is None:

@@ -16,8 +16,8 @@ from exporter.agent.sources.node.kubeletcalls import SOCKET, Kubelet, KubeletErr
 from exporter.agent.sources.node.nodesource import NodeSource
 from exporter.agent.sources.node.resourceentries import (
     MALFORMED,
-    PodEntry,
     PodResourcesList,
+    ResourcePod,
     WireError,
     decode_get,
     decode_list,
@@ -49,7 +49,7 @@ def wants_devices(pod: Pod) -> bool:
     return any(container.limits or container.claims for container in pod.containers)
 
 
-def contribution(entries: Mapping[str, PodEntry], table: PodTable) -> NodeFacts:
+def contribution(entries: Mapping[str, ResourcePod], table: PodTable) -> NodeFacts:
     """The node facts of accepted entries (by pod uid) for the current pods. Pure."""
     now = held_by_kubelet(table)
     requests: dict[Key, set[str]] = {}  # that containers name, by their claim
@@ -81,7 +81,7 @@ def contribution(entries: Mapping[str, PodEntry], table: PodTable) -> NodeFacts:
 LIST_EVERY_NS = 20 * 10**9
 MAX_GETS = 4  # new pods that are asked about one by one
 
-AcceptedEntries = Mapping[str, PodEntry]  # by the uid of the pod
+AcceptedEntries = Mapping[str, ResourcePod]  # by the uid of the pod
 Item = tuple[str, tuple[tuple[str, ...], ...]]  # a pod's uid and its containers' ids
 
 
@@ -99,7 +99,7 @@ class PodResources(Inquiry[PodTable, AcceptedEntries, NodeFacts]):
     def __init__(self, kubelet: Kubelet, clock: Clock = time) -> None:
         super().__init__()
         self._kubelet, self._clock = kubelet, clock
-        self._accepted: dict[str, PodEntry] = {}
+        self._accepted: dict[str, ResourcePod] = {}
         self._asked: frozenset[Item] = frozenset()
         self._listed_ns: int | None = None
         self._serves_get = True

@@ -82,7 +82,7 @@ def request(namespace: str, name: str) -> bytes:
 PodKey = tuple[str, str]  # namespace and name
 
 
-class PodEntry(NamedTuple):
+class ResourcePod(NamedTuple):
     """What the kubelet says of one pod. Its uid is not among it.
 
     ``claims``: by namespace and name, the devices of the ResourceClaims that its containers have;
@@ -98,7 +98,7 @@ class PodEntry(NamedTuple):
 class PodResourcesList(NamedTuple):
     """The entries by namespace and name, and how many could not be used, by reason."""
 
-    entries: Mapping[PodKey, PodEntry]
+    entries: Mapping[PodKey, ResourcePod]
     rejected: Mapping[str, int]
 
 
@@ -119,7 +119,7 @@ def decode_list(message: bytes, wanted: Collection[PodKey] | None = None) -> Pod
         WireError: the answer itself is cut off or none.
 
     """
-    entries: dict[PodKey, PodEntry] = {}
+    entries: dict[PodKey, ResourcePod] = {}
     ambiguous: set[PodKey] = set()
     rejected: Counter[str] = Counter()
     # Each pod's bytes are read alone, so that a text of one which is no Unicode costs only its pod.
@@ -155,7 +155,7 @@ def decode_get(message: bytes) -> PodResourcesList:
 
 def _entry(
     message: bytes, wanted: Collection[PodKey] | None, rejected: Counter[str]
-) -> PodEntry | None:
+) -> ResourcePod | None:
     """The entry of one pod; None if it is not wanted. Parts that are too long are counted."""
     pod = _read("Pod", message)
     if not (pod.name and pod.namespace):
@@ -176,7 +176,7 @@ def _entry(
     for container in containers:
         grants += _grants(container, rejected)
         claims |= _claims(container, rejected)
-    return PodEntry(*key, tuple(grants), claims)
+    return ResourcePod(*key, tuple(grants), claims)
 
 
 def _grants(container: Any, rejected: Counter[str]) -> Iterator[Grant]:  # noqa: ANN401 - see _read

@@ -7,7 +7,7 @@ Content-Security-Policy can forbid both. ``docs/decisions.md`` has the reasons.
 """
 
 from exporter.agent.web.page.choice import Choice, choice_of
-from exporter.agent.web.page.nodepage import Node, node_of
+from exporter.agent.web.page.nodepage import ShownNode, node_of
 from exporter.agent.web.page.page import CONTENT_SECURITY_POLICY, page
 
-__all__ = ["CONTENT_SECURITY_POLICY", "Choice", "Node", "choice_of", "node_of", "page"]
+__all__ = ["CONTENT_SECURITY_POLICY", "Choice", "ShownNode", "choice_of", "node_of", "page"]

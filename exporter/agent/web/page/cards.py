@@ -9,8 +9,8 @@ from exporter.agent.facts.history import Known
 from exporter.agent.web.page.cells import (
     LEAST,
     Bar,
+    BarSegment,
     Cell,
-    Segment,
     Spark,
     core_of,
     drawn,
@@ -18,7 +18,7 @@ from exporter.agent.web.page.cells import (
     spark,
 )
 from exporter.agent.web.page.charts import Hour, Owned
-from exporter.agent.web.page.entries import OTHERS, Colours, Part, TreeEntry, key_of, why
+from exporter.agent.web.page.entries import OTHERS, Colours, EntryPart, TreeEntry, key_of, why
 from exporter.agent.web.page.templates import shortened
 from exporter.model import MIG, PARTITIONED, DeviceFacts
 from exporter.model.alerts import OVER_MEMORY
@@ -34,11 +34,11 @@ BY_OTHERS = {MarkKind.LOST, MarkKind.UNREADABLE}  # the card says it in a senten
 Write = Callable[[float | None], str]
 
 
-class Tenant(NamedTuple):
+class CardTenant(NamedTuple):
     """A container or a group on one device."""
 
     entry: TreeEntry
-    part: Part
+    part: EntryPart
     colour: int
 
     @property
@@ -54,7 +54,7 @@ class Gpu(NamedTuple):
     """
 
     facts: DeviceFacts
-    tenants: Sequence[Tenant]
+    tenants: Sequence[CardTenant]
     ended_core: float
     unattributed: Sequence[UnattributedEntry]
     past: Mapping[str, Known]
@@ -95,7 +95,7 @@ class Gauge(NamedTuple):
     is_over: bool
 
 
-class Row(NamedTuple):
+class CardRow(NamedTuple):
     """A container's row of a card."""
 
     key: str
@@ -127,8 +127,8 @@ class Card:
     problem: str
     gauges: Sequence[Gauge]
     owner: str
-    first: Sequence[Row]
-    others: Sequence[Row]
+    first: Sequence[CardRow]
+    others: Sequence[CardRow]
     others_core: float
     ended: float
     unattributed: Sequence[UnattributedEntry]
@@ -188,13 +188,15 @@ def _problem(facts: DeviceFacts, marks: Sequence[Mark]) -> str:
     return UNMEASURED[facts.unmeasured["device"]] if "device" in facts.unmeasured else ""
 
 
-def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[str, list[Tenant]]:
+def tenants_by_device(
+    entries: Iterable[TreeEntry], colours: Colours
+) -> dict[str, list[CardTenant]]:
     """The tenants of each device by its UUID: most core first, then most memory, others last."""
-    made: dict[str, list[Tenant]] = {}
+    made: dict[str, list[CardTenant]] = {}
     for entry in entries:
         for part in entry.parts:
             if entry.kind != "unattributed" and part.uuid and not part.ended:
-                tenant = Tenant(entry, part, colours[entry.key, part.name, part.uuid])
+                tenant = CardTenant(entry, part, colours[entry.key, part.name, part.uuid])
                 made.setdefault(part.uuid, []).append(tenant)
     # The key comes last, so that tenants with equal figures do not change places at each refresh.
     for tenants in made.values():
@@ -281,10 +283,12 @@ def _core(gpu: Gpu) -> Gauge:
     # The segments add up to what is in use: of those who are here, of who ended meanwhile, and what
     # has no owner. Limits may be more than there is, so they have a scale of their own.
     segments = _segments(gpu.tenants, lambda part: part.figures.core, share, percent)
-    segments.append(Segment(gpu.ended_core / share, "ended", f"ended: {percent(gpu.ended_core)}"))
+    segments.append(
+        BarSegment(gpu.ended_core / share, "ended", f"ended: {percent(gpu.ended_core)}")
+    )
     for part in gpu.unattributed:
         words = f"unattributed, {part.reason}: {percent(part.core or 0.0)}"
-        segments.append(Segment((part.core or 0.0) / share, "unattributed", words))
+        segments.append(BarSegment((part.core or 0.0) / share, "unattributed", words))
     of = None if share == 1 else share
     about = f"Core in use {percent(used)}{f' of {percent(of)}' if of else ''}" + _listing(segments)
     scale = max(allocated or 0.0, share)
@@ -326,10 +330,10 @@ def _memory_bar(gpu: Gpu, total: float) -> Bar:
     for part in gpu.unattributed:
         held = part.memory_bytes or 0
         words = f"unattributed, {part.reason}: {memory(held)}"
-        segments.append(Segment(max(held, 0) / total, "unattributed", words))
+        segments.append(BarSegment(max(held, 0) / total, "unattributed", words))
     if reserved := facts.memory.reserved_bytes:
         words = f"reserved by the driver: {memory(reserved)}"
-        segments.append(Segment(reserved / total, "reserved", words))
+        segments.append(BarSegment(reserved / total, "reserved", words))
     used = facts.memory.used_bytes
     about = f"Memory in use {memory(used)} of {memory(total)}" + _listing(segments)
     scale = max(facts.allocated.memory_bytes or 0.0, total)
@@ -340,31 +344,31 @@ def _memory_bar(gpu: Gpu, total: float) -> Bar:
 
 
 def _segments(
-    tenants: Sequence[Tenant],
-    figure: Callable[[Part], float | None],
+    tenants: Sequence[CardTenant],
+    figure: Callable[[EntryPart], float | None],
     scale: float,
     write: Write,
     lead: str = "",
-) -> list[Segment]:
+) -> list[BarSegment]:
     made = []
     for tenant in tenants:
         value = figure(tenant.part)
         if value is not None:
             words = f"{tenant.name} {tenant.part.name}: {lead}{write(value)}"
-            made.append(Segment(value / scale, f"c{tenant.colour}", words))
+            made.append(BarSegment(value / scale, f"c{tenant.colour}", words))
     return made
 
 
-def _listing(segments: Sequence[Segment]) -> str:
+def _listing(segments: Sequence[BarSegment]) -> str:
     """The text of a bar for screen readers; the table below it has the rest."""
     listed = [segment.words for segment in segments if segment.size > 0][:LISTED]
     return "".join(f"; {each}" for each in listed)
 
 
-def _row(tenant: Tenant) -> Row:
+def _row(tenant: CardTenant) -> CardRow:
     entry, part = tenant.entry, tenant.part
     names = dict.fromkeys((part.name, entry.space))  # once if they are equal
-    return Row(
+    return CardRow(
         key_of(entry.key, part.name),
         f"{tenant.name} {part.name}",
         tenant.colour,

@@ -6,7 +6,7 @@ In SVG, positions and sizes are attributes, because the page's policy forbids in
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from exporter.agent.web.page.entries import Part, why
+from exporter.agent.web.page.entries import EntryPart, why
 from exporter.model import Unmeasured
 from exporter.model.alerts import OVER_MEMORY, OVER_SHARE
 from exporter.shown.reasonwords import UNMEASURED
@@ -31,7 +31,7 @@ ENDED = Cell("ended", look="unknown")
 NOT_KNOWN = Cell("?", look="unknown", title="not known")
 
 
-def core_of(part: Part) -> Cell:
+def core_of(part: EntryPart) -> Cell:
     """Core in use against its limit."""
     if part.ended:
         return ended_cell(part.ended_core)
@@ -51,7 +51,7 @@ def ended_cell(core: float) -> Cell:
     return ENDED._replace(of=percent(core)) if core >= LEAST else ENDED
 
 
-def memory_of(part: Part) -> Cell:
+def memory_of(part: EntryPart) -> Cell:
     """Memory held against its limit."""
     if part.ended:
         return NOTHING
@@ -95,7 +95,7 @@ def _unknown(reasons: Sequence[str], of: str) -> Cell:
     return Cell(text, of, "unknown", title)
 
 
-class Segment(NamedTuple):
+class BarSegment(NamedTuple):
     """A part of a bar: its share of it. ``look`` is c0 … c7, ended, unattributed or reserved."""
 
     size: float
@@ -120,7 +120,7 @@ class Bar(NamedTuple):
     allocated: Sequence[Drawn]
 
 
-def drawn(segments: Iterable[Segment]) -> list[Drawn]:
+def drawn(segments: Iterable[BarSegment]) -> list[Drawn]:
     """The segments side by side, as far as they fit."""
     # Averages of parts may add up to more than the whole. A bar ends where it is full.
     made, at = [], 0.0

@@ -45,7 +45,7 @@ NO_FIGURES = Figures()
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EntryPart:
     """A container, a group, or unattributed use, on one device.
 
     ``device`` is the device's number, "" if it is not known. ``schemes`` are the sharing systems
@@ -107,7 +107,7 @@ class TreeEntry:
     name: str
     note: str = ""
     figures: Figures = NO_FIGURES
-    parts: tuple[Part, ...] = ()
+    parts: tuple[EntryPart, ...] = ()
     marks: tuple[Mark, ...] = ()
     ended: bool = False
 
@@ -186,7 +186,7 @@ def _pod(name: PodName, here: Sequence[_OnDevice]) -> TreeEntry:
     return TreeEntry(key, "pod", space, pod, owner, figures, parts, marks, ended)
 
 
-def _containers(here: Sequence[_OnDevice]) -> Iterator[Part]:
+def _containers(here: Sequence[_OnDevice]) -> Iterator[EntryPart]:
     """The containers of a pod on each device, and allocations of containers without any use.
 
     What was allocated to the pod as a whole, or on a device that is not known, has no row of its
@@ -212,10 +212,10 @@ def _part(
     figures: Figures,
     schemes: tuple[str, ...],
     processes: tuple[Process, ...] = (),
-) -> Part:
+) -> EntryPart:
     name, marks = held.owner.container, holding_marks(held)
     number = _number(device, held.index)
-    return Part(name, number, held.uuid, figures, processes, held, schemes, marks)
+    return EntryPart(name, number, held.uuid, figures, processes, held, schemes, marks)
 
 
 def _number(device: DeviceFacts | None, index: int | None) -> str:
@@ -233,7 +233,7 @@ def _group(here: Sequence[_GroupOnDevice], *, off_kubernetes: bool) -> TreeEntry
     kind, name = first.owner
     ended = all(each.holding.ended for _, each in here)
     parts = tuple(
-        Part(
+        EntryPart(
             kind,
             _number(device, each.holding.index),
             each.holding.uuid,
@@ -262,7 +262,7 @@ def _group(here: Sequence[_GroupOnDevice], *, off_kubernetes: bool) -> TreeEntry
 def _others(tree: Tree) -> Iterator[TreeEntry]:
     """What the reader may not see, as one group."""
     parts = tuple(
-        Part(
+        EntryPart(
             "others",
             device.facts.device.number,
             device.uuid,
@@ -278,12 +278,12 @@ def _others(tree: Tree) -> Iterator[TreeEntry]:
 
 def _unattributed(tree: Tree) -> Iterator[TreeEntry]:
     """One entry for each reason, over all devices."""
-    parts: dict[Unattributed, list[Part]] = defaultdict(list)
+    parts: dict[Unattributed, list[EntryPart]] = defaultdict(list)
     for device in tree.devices:
         number = _number(device.facts, None)
         for own in device.unattributed:
             figures = Figures(own.core, memory_bytes=own.memory_bytes)
-            part = Part(own.reason, number, device.uuid, figures, own.processes)
+            part = EntryPart(own.reason, number, device.uuid, figures, own.processes)
             parts[own.reason].append(part)
     for reason, listed in parts.items():
         note = UNATTRIBUTED[reason]
@@ -292,7 +292,7 @@ def _unattributed(tree: Tree) -> Iterator[TreeEntry]:
         yield TreeEntry(key, "unattributed", "", str(reason), note, figures, tuple(listed))
 
 
-def _summed(parts: Sequence[Part]) -> Figures:
+def _summed(parts: Sequence[EntryPart]) -> Figures:
     """Core and memory summed over all devices; a figure is None if one device lacks it."""
     return Figures(
         sum_of_all([part.figures.core for part in parts]),

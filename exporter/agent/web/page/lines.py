@@ -26,7 +26,7 @@ from exporter.agent.web.page.cells import (
 from exporter.agent.web.page.charts import Hour
 from exporter.agent.web.page.entries import (
     Colours,
-    Part,
+    EntryPart,
     Series,
     TreeEntry,
     key_of,
@@ -42,7 +42,7 @@ from exporter.shown.words import duration, held_of, memory, percent
 MAX_SWATCHES = 4
 
 
-class Row(NamedTuple):
+class LineRow(NamedTuple):
     """A container, or with ``pid`` one of its processes. ``cells`` are those from core on.
 
     ``place`` is the number of its device, None if it is not known.
@@ -60,7 +60,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PageLine:
     """One line, which opens to the rows of its containers and processes.
 
     ``colours`` are those of its containers, None for unattributed use. ``hour`` has the charts of
@@ -74,7 +74,7 @@ class Line:
     places: str
     measured: Sequence[tuple[str, Cell, Meter | None]]
     past: Spark | None
-    rows: Sequence[Row]
+    rows: Sequence[LineRow]
     has_host: bool
     has_hour: bool
     hour: Hour | None
@@ -87,7 +87,7 @@ def line_of(
     now_unix_ns: int,
     hour: Hour | None = None,
     host: Mapping[int, HostUse] = MappingProxyType({}),
-) -> Line:
+) -> PageLine:
     """The line of an entry. ``host`` is what processes use of their host, by pid."""
     devices = dict.fromkeys(part.device for part in entry.parts if part.device)
     # One mark of each kind: the entry's own, or else the first of its parts'.
@@ -102,7 +102,7 @@ def line_of(
     own: list[int | None] = [None]
     if entry.kind != "unattributed":
         own = list(dict.fromkeys(colours.get(key) for key in keys if key in colours))
-    return Line(
+    return PageLine(
         entry=entry,
         colours=own[:MAX_SWATCHES],
         marks=marks,
@@ -149,11 +149,11 @@ def _memory(entry: TreeEntry) -> tuple[Cell, Meter | None]:
 
 def _rows(
     entry: TreeEntry,
-    part: Part,
+    part: EntryPart,
     colours: Colours,
     now_unix_ns: int,
     host: Mapping[int, HostUse],
-) -> list[Row]:
+) -> list[LineRow]:
     average = part.average
     ratios = (
         ("memory_active", average.memory_active),
@@ -166,7 +166,7 @@ def _rows(
         reasons = why(part.unmeasured, quantity) if value is None else []
         cell = Cell(", ".join(reasons), look="unknown") if reasons else _percent(value)
         measured.append(NOTHING if part.ended else cell)
-    own = Row(
+    own = LineRow(
         key=key_of(part.name, part.uuid),
         name=part.name or "(all containers)",
         colour=colours.get((entry.key, part.name, part.uuid)),
@@ -184,9 +184,11 @@ def _rows(
     return [own, *(_process(process, part, now_unix_ns, host) for process in part.processes)]
 
 
-def _process(process: Process, part: Part, now_unix_ns: int, host: Mapping[int, HostUse]) -> Row:
+def _process(
+    process: Process, part: EntryPart, now_unix_ns: int, host: Mapping[int, HostUse]
+) -> LineRow:
     held = process.memory_bytes
-    return Row(
+    return LineRow(
         key=key_of(part.name, part.uuid, str(process.pid)),
         name=f"{process.name or '(name not known)'}{process.job and f' · {process.job}'}",
         pid=process.pid,

@@ -12,7 +12,7 @@ from exporter.shown.tree import DeviceEntry, Tree, visible_to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ShownNode:
     """One node at the time of a Snapshot. A stale one has no tree.
 
     ``name`` is "" if it is not known. ``number`` is that of the cycle, 0 before the first.
@@ -61,7 +61,7 @@ class Node:
 
 def node_of(
     snapshot: Snapshot, about: About, age_ns: int, namespaces: Collection[str] | None = None
-) -> Node:
+) -> ShownNode:
     """The node of a Snapshot, for somebody who may see these namespaces; None: all of it."""
     is_stale = age_ns > snapshot.stale_after_ns
     tree = Tree() if is_stale else tree_of_snapshot(snapshot)
@@ -70,7 +70,7 @@ def node_of(
         tree, past = visible_to(tree, namespaces), restricted_past(past, namespaces)
         # details may name servers, paths and pods
         sources = tuple(source._replace(detail="", reason=None) for source in sources)
-    return Node(
+    return ShownNode(
         name=about.node,
         simulated=snapshot.simulated,
         number=snapshot.version,

@@ -27,8 +27,8 @@ from exporter.agent.web.page.charts import of_device, of_entry
 from exporter.agent.web.page.choice import SORTS, Choice, device_text, has_all, in_order, matches
 from exporter.agent.web.page.entries import Colours, TreeEntry, colours, entries, series_of
 from exporter.agent.web.page.glossary import Meaning, explanations, meanings
-from exporter.agent.web.page.lines import Line, line_of
-from exporter.agent.web.page.nodepage import Node
+from exporter.agent.web.page.lines import PageLine, line_of
+from exporter.agent.web.page.nodepage import ShownNode
 from exporter.agent.web.page.templates import written
 from exporter.model import SourceStatus, sum_of_known
 from exporter.shown.kinds import count_nouns
@@ -62,7 +62,7 @@ class OwnerNames(NamedTuple):
     counts: tuple[tuple[str, int], ...]
 
 
-class Sum(NamedTuple):
+class NodeSum(NamedTuple):
     """A sum of the node, with what it is of."""
 
     name: str
@@ -92,24 +92,24 @@ class Shown:
     what is there no more.
     """
 
-    node: Node
+    node: ShownNode
     choice: Choice
     age_s: float
     names: OwnerNames
-    sums: Sequence[Sum]
+    sums: Sequence[NodeSum]
     sources: Sequence[tuple[SourceStatus, str]]
     sources_down: int
     has_allocations: bool
     may_borrow: bool
     lost: Sequence[tuple[str, str]]
     cards: Some[Card]
-    lines: Some[Line]
-    ended: Some[Line]
+    lines: Some[PageLine]
+    ended: Some[PageLine]
     meanings: Sequence[Meaning]
 
 
 def page(
-    node: Node,
+    node: ShownNode,
     choice: Choice,
     age_s: float,
     metrics_path: str,
@@ -132,7 +132,7 @@ def page(
 
 
 def _shown(
-    node: Node,
+    node: ShownNode,
     choice: Choice,
     age_s: float,
     earlier: Mapping[str, Earlier],
@@ -180,7 +180,7 @@ def _shown(
     def card_of_board(board: Board) -> Card:
         return card(board.gpu, [card(part, inside=True) for part in board.parts])
 
-    def line(entry: TreeEntry) -> Line:
+    def line(entry: TreeEntry) -> PageLine:
         hour = of_entry(entry, node.history) if choice.hour == entry.key else None
         return line_of(entry, colour, series, node.unix_ns, hour, of_host)
 
@@ -207,7 +207,9 @@ def _shown(
     )
 
 
-def _gpus(node: Node, everyone: Sequence[TreeEntry], colour: Colours, series: Past) -> list[Gpu]:
+def _gpus(
+    node: ShownNode, everyone: Sequence[TreeEntry], colour: Colours, series: Past
+) -> list[Gpu]:
     tenants = tenants_by_device(everyone, colour)
     return [
         Gpu(
@@ -229,7 +231,7 @@ def _with_matches(board: Board, matches_on: Collection[str]) -> Board | None:
     return board._replace(parts=some) if some else None
 
 
-def names_of(node: Node, there: Sequence[TreeEntry]) -> OwnerNames:
+def names_of(node: ShownNode, there: Sequence[TreeEntry]) -> OwnerNames:
     """The names for this node and what is there."""
     if not node.is_off_kubernetes:
         pods = sum(entry.kind == "pod" for entry in there)
@@ -243,7 +245,7 @@ def names_of(node: Node, there: Sequence[TreeEntry]) -> OwnerNames:
     return OwnerNames(head, head, f"{nouns.capitalize()}, with processes", sums)
 
 
-def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames) -> list[Sum]:
+def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames) -> list[NodeSum]:
     up = [gpu.facts for gpu in gpus if gpu.facts.is_up]
     boards = [facts for facts in up if facts.average.core is not None]
     # MIG instances and partitions are parts of one GPU, which is counted once.
@@ -257,10 +259,10 @@ def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames)
     lost = len(gpus) - len(up)
     of = f"of {page_plural(len(counted) + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
     return [
-        Sum("Core in use", f"{core:.2f}" if boards else "?", of),
-        Sum("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
-        Sum("Memory in use", memory(held), f"of {memory(total)}"),
-        Sum("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?"),
-        *(Sum(name, str(count)) for name, count in names.counts),
-        Sum("Processes", str(processes)),
+        NodeSum("Core in use", f"{core:.2f}" if boards else "?", of),
+        NodeSum("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
+        NodeSum("Memory in use", memory(held), f"of {memory(total)}"),
+        NodeSum("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?"),
+        *(NodeSum(name, str(count)) for name, count in names.counts),
+        NodeSum("Processes", str(processes)),
     ]

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from exporter.answers.bill import billcommand as stored
 from exporter.answers.bill.bill import Bill, Period, bill_of, period_of, summed
 from exporter.answers.bill.books import Wanted, span_of, why_none
-from exporter.answers.bill.closed.closedrows import Sum
+from exporter.answers.bill.closed.closedrows import PayerSum
 from exporter.answers.bill.closed.day import (
     NO_CLUSTER,
     Record,
@@ -218,7 +218,7 @@ class _Closing:
 
     def _differs(self, before: Record, files: dict[str, bytes]) -> None:
         """Says what a day has that it had not, by namespace and part."""
-        was, now = (Sum("namespace", before.method) for _ in range(2))
+        was, now = (PayerSum("namespace", before.method) for _ in range(2))
         period = Period(before.day_s, before.day_s + DAY_S)
         try:
             for path in before.files:
@@ -265,13 +265,13 @@ def _bill(arguments: Namespace, place: Place) -> int:
     return stored.write_bill(found, arguments, account)
 
 
-class _Reading(stored.Reading):
+class _Reading(stored.BillReading):
     """A bill of which some days are closed."""
 
     def __init__(self, arguments: Namespace, place: Place, far: stored.HowFar) -> None:
         super().__init__(arguments, stored.given_prices(arguments), far)
         self._place = place
-        self._sum = Sum(self.whose, self.method)
+        self._sum = PayerSum(self.whose, self.method)
         self._closed: list[Record] = []
         self._days: set[int] = set()
         self._prometheus: Prometheus | None = None

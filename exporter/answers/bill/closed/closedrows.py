@@ -129,7 +129,7 @@ def _records(bill: Bill, rows: Sequence[Divided], account: str) -> Iterator[dict
         }
 
 
-class Sum:
+class PayerSum:
     """The sum of files, by whoever pays: no more in memory than one file and the sum itself."""
 
     def __init__(self, by: str, method: str) -> None:

@@ -49,7 +49,7 @@ def shard_of(text: str) -> Shard:
     return shard
 
 
-class Card(NamedTuple):
+class CardTime(NamedTuple):
     """A time in which a card was there, in Unix seconds, as its book has it."""
 
     uuid: str
@@ -67,7 +67,7 @@ class Card(NamedTuple):
         return CardBook(facts, begin_s=self.begin_s, end_s=self.end_s, began_s=self.began_s)
 
 
-def cards_of(books: Iterable[CardBook], prices: Prices) -> tuple[Card, ...]:
+def cards_of(books: Iterable[CardBook], prices: Prices) -> tuple[CardTime, ...]:
     """The cards of some books; raises Unpriced where one has no price."""
     found = []
     for book in books:
@@ -76,7 +76,7 @@ def cards_of(books: Iterable[CardBook], prices: Prices) -> tuple[Card, ...]:
         if priced is None:
             raise Unpriced([facts.model or facts.uuid])
         times = book.begin_s, book.end_s, book.began_s
-        found.append(Card(facts.uuid, facts.node, facts.model, str(priced.hourly), *times))
+        found.append(CardTime(facts.uuid, facts.node, facts.model, str(priced.hourly), *times))
     return tuple(found)
 
 
@@ -95,7 +95,7 @@ class Record:
     currency: str
     account: str
     files: Mapping[str, str]
-    cards: tuple[Card, ...]
+    cards: tuple[CardTime, ...]
     remarks: tuple[str, ...]
 
     @property
@@ -123,7 +123,7 @@ def _record(place: Place, path: str) -> Record:
         known: dict[str, Any] = json.loads(data)
         if known.pop("form") != _FORM:
             raise PlaceError(f"{path} was written by another version, in a form that is not known")
-        cards = tuple(Card(*card) for card in known.pop("cards"))
+        cards = tuple(CardTime(*card) for card in known.pop("cards"))
         shard, remarks = Shard(*known.pop("shard")), tuple(known.pop("remarks"))
         return Record(**known, shard=shard, cards=cards, remarks=remarks)
     except (ValueError, TypeError, KeyError, AttributeError):

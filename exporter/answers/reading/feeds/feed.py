@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from exporter.answers.reading.feeds.details import ProcessCommand
 from exporter.answers.reading.feeds.fleetlines import (
-    Fleet,
+    FleetFigures,
     Look,
     lines_of_fleet,
     totals_of_fleet,
@@ -51,7 +51,7 @@ class FeedResult(NamedTuple):
     nodes: Sequence[NodeSight] = ()
     troubles: tuple[str, ...] = ()
     namespace: str = ""
-    fleet: Fleet | None = None
+    fleet: FleetFigures | None = None
     is_part: bool = False
 
 

@@ -59,7 +59,7 @@ def namespace_key(labels: Labels) -> Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetFigures:
     """The sums of a fleet: of all, of its largest nodes and namespaces.
 
     ``pods`` are the largest of each namespace that is open, by its key; ``found`` the nodes of pods
@@ -77,7 +77,7 @@ class Fleet:
     unix_s: float = 0.0
 
 
-def lines_of_fleet(fleet: Fleet, opened: Mapping[str, Sequence[Line]]) -> tuple[Line, ...]:
+def lines_of_fleet(fleet: FleetFigures, opened: Mapping[str, Sequence[Line]]) -> tuple[Line, ...]:
     """The largest namespaces and nodes; ``opened`` are the lines of nodes that were read."""
     below: dict[str, list[Line]] = defaultdict(list)
     for name, lines in opened.items():  # behind a place stands how two targets of it differ
@@ -90,7 +90,7 @@ def lines_of_fleet(fleet: Fleet, opened: Mapping[str, Sequence[Line]]) -> tuple[
     return tuple(found)
 
 
-def totals_of_fleet(fleet: Fleet) -> Totals:
+def totals_of_fleet(fleet: FleetFigures) -> Totals:
     """The sums over all nodes, or over all pods of a namespace."""
     of = fleet.totals
     lost = round(of.lost or 0)
@@ -105,7 +105,7 @@ def totals_of_fleet(fleet: Fleet) -> Totals:
     )
 
 
-def troubles_of_fleet(fleet: Fleet) -> Iterator[str]:
+def troubles_of_fleet(fleet: FleetFigures) -> Iterator[str]:
     """The sources that are down, by node."""
     for place, source in fleet.down:
         yield f"{clean(place)}: source {clean(source)} is down"
@@ -136,7 +136,7 @@ def _node(of: Sums, below: Mapping[str, Sequence[Line]]) -> Line:
     )
 
 
-def _namespace(of: Sums, fleet: Fleet) -> Line:
+def _namespace(of: Sums, fleet: FleetFigures) -> Line:
     key = namespace_key(of.labels)
     name = clean("/".join(filter(None, key[-2:])))
     children = tuple(_pod(one, key) for one in fleet.pods.get(key, ()))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from exporter.answers.reading.feeds.feed import NodeSight, troubles_of
 from exporter.answers.reading.feeds.overview import Past
-from exporter.answers.reading.feeds.series import Series, facts_from
+from exporter.answers.reading.feeds.series import FamilySeries, facts_from
 from exporter.answers.reading.moment import NodeMoment
 from exporter.answers.reading.untrusted import Json, flag, inner, items, number, text
 from exporter.metrics.families import FAMILIES
@@ -142,7 +142,7 @@ def _processes(owner: Owner, uuid: str, part: Json) -> Iterator[Process]:
             )
 
 
-def _series(document: Json) -> Iterator[Series]:
+def _series(document: Json) -> Iterator[FamilySeries]:
     for device in items(document, "devices"):
         yield from _of_level("device", device, _place(device))
     for pod in items(document, "pods"):
@@ -162,21 +162,21 @@ def _place(part: Json) -> dict[str, str]:
     return {"gpu": "" if index is None else f"{index:.0f}", "uuid": text(part, "uuid")}
 
 
-def _of_level(level: str, of: Json, labels: Mapping[str, str]) -> Iterator[Series]:
+def _of_level(level: str, of: Json, labels: Mapping[str, str]) -> Iterator[FamilySeries]:
     """The series behind an object, which has a family's values under its name."""
     for family in _FAMILIES[level]:
         value, name = of.get(family.name), family.full_name
         if isinstance(value, bool):
-            yield Series(name, labels, float(value))
+            yield FamilySeries(name, labels, float(value))
         elif isinstance(value, Mapping):
-            yield Series(name, {**_texts(inner(of, family.name)), **labels}, 1.0)
+            yield FamilySeries(name, {**_texts(inner(of, family.name)), **labels}, 1.0)
         elif isinstance(value, list):
             for one in items(of, family.name):
                 amount = number(one, "value") if "value" in one else 1.0
                 if amount is not None:
-                    yield Series(name, {**_texts(one), **labels}, amount)
+                    yield FamilySeries(name, {**_texts(one), **labels}, amount)
         elif (amount := number(of, family.name)) is not None:
-            yield Series(name, labels, amount)
+            yield FamilySeries(name, labels, amount)
 
 
 def _texts(of: Json) -> dict[str, str]:

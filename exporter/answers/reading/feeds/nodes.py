@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from exporter.answers.reading.feeds.series import Series
+from exporter.answers.reading.feeds.series import FamilySeries
 from exporter.answers.reading.lives import Index, Target, name_of, target_of
 from exporter.answers.reading.queryapi import Labels, label, place_of
 
@@ -28,7 +28,7 @@ Own = tuple[str, ...]
 class Nodes:
     """The nodes of some series. ``started``: when the exporter of each target did, if known."""
 
-    def __init__(self, found: Sequence[Series], started: Mapping[Target, float]) -> None:
+    def __init__(self, found: Sequence[FamilySeries], started: Mapping[Target, float]) -> None:
         targets = {target_of(one.labels) for one in found if one.family == SIMULATED}
         self._index = Index(targets)
         cards: dict[Target, set[str]] = defaultdict(set)
@@ -93,7 +93,7 @@ def _by_name(target: Target) -> tuple[bool, str, list[tuple[str, str]]]:
     return _PORT.search(place) is not None, place, sorted(target)
 
 
-def _used(found: Sequence[Series], index: Index) -> Mapping[Target, Mapping[Own, float]]:
+def _used(found: Sequence[FamilySeries], index: Index) -> Mapping[Target, Mapping[Own, float]]:
     """The core time of each container, on each card, of the pods that are there now."""
     there = {_own(one)[:2] for one in found if one.family == _THERE}
     used: dict[Target, dict[Own, float]] = defaultdict(dict)
@@ -104,7 +104,7 @@ def _used(found: Sequence[Series], index: Index) -> Mapping[Target, Mapping[Own,
     return used
 
 
-def _own(one: Series) -> Own:
+def _own(one: FamilySeries) -> Own:
     labels = {**one.labels, "__name__": one.family}
     return tuple(label(labels, name) for name in ("namespace", "pod", "container", "uuid"))
 

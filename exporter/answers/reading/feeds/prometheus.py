@@ -15,7 +15,7 @@ from exporter.answers.reading.feeds.feed import FeedResult, NodeSight, troubles_
 from exporter.answers.reading.feeds.fleetlines import Look
 from exporter.answers.reading.feeds.nodes import SIMULATED, Nodes
 from exporter.answers.reading.feeds.overview import Past
-from exporter.answers.reading.feeds.series import Series, facts_from
+from exporter.answers.reading.feeds.series import FamilySeries, facts_from
 from exporter.answers.reading.feeds.sums import SOURCE_UP, FleetSums
 from exporter.answers.reading.lives import START, target_of
 from exporter.answers.reading.queryapi import Grid, Prometheus, label, place_of, quoted
@@ -152,9 +152,9 @@ class PrometheusFeed:
         """What is said where some stores did not answer."""
         return (self._prometheus.trouble,) if self._prometheus.trouble else ()
 
-    def _by_node(self, found: Iterable[Series]) -> dict[str, list[Series]]:
+    def _by_node(self, found: Iterable[FamilySeries]) -> dict[str, list[FamilySeries]]:
         """The series of each node, with the exporter's own labels."""
-        nodes: dict[str, list[Series]] = defaultdict(list)
+        nodes: dict[str, list[FamilySeries]] = defaultdict(list)
         for series in found:
             name = self._nodes.of({**series.labels, "__name__": series.family})
             if name is not None:
@@ -165,7 +165,9 @@ class PrometheusFeed:
     def close(self) -> None:
         """Does nothing: no connection is kept."""
 
-    def _node(self, name: str, found: list[Series], nobody: Iterable[Series]) -> NodeSight:
+    def _node(
+        self, name: str, found: list[FamilySeries], nobody: Iterable[FamilySeries]
+    ) -> NodeSight:
         own = {series.family: series.value for series in found if series.family == SIMULATED}
         up = [
             (s.labels.get("source", ""), s.value == 1, "") for s in found if s.family == SOURCE_UP
@@ -188,11 +190,11 @@ class PrometheusFeed:
             past=self._history.get(name, {}),
         )
 
-    def _owners(self) -> list[Series]:
+    def _owners(self) -> list[FamilySeries]:
         """The samples of pods and groups; of one namespace, of its pods."""
         levels = _POD_LEVELS if self._namespace else (*_POD_LEVELS, "group")
         names = [f.full_name for f in FAMILIES if f.level in levels]
-        found: list[Series] = []
+        found: list[FamilySeries] = []
         for some in self._families.ask(names, lambda names: self._ask(self._selected(names))):
             found += some
             if len(found) > MAX_SHOWN:
@@ -204,7 +206,7 @@ class PrometheusFeed:
         own = {"namespace": self._namespace} if self._namespace else {}
         return self._prometheus.either(names, *self._chosen, **own)
 
-    def _devices(self, uuids: Iterable[str]) -> list[Series]:
+    def _devices(self, uuids: Iterable[str]) -> list[FamilySeries]:
         """The samples of the pods' devices, or of all. Some may read those of no device."""
         known = set(filter(None, uuids))
         if not known and (self._namespace or not self._chosen):
@@ -214,7 +216,7 @@ class PrometheusFeed:
         is_some = self._namespace and len(known) <= MAX_UUIDS
         chosen = [*self._chosen, *([f"uuid=~{quoted(some)}"] if is_some else [])]
 
-        def ask(names: Sequence[str]) -> list[Series]:
+        def ask(names: Sequence[str]) -> list[FamilySeries]:
             return self._ask(self._prometheus.selector(names, *chosen))
 
         found = [one for some in self._families.ask(names, ask) for one in some]
@@ -222,10 +224,10 @@ class PrometheusFeed:
             found = [one for one in found if label(one.labels, "uuid") in known]
         return found + self._ask(self._prometheus.selector(_EXPORTER, *self._chosen))
 
-    def _ask(self, expression: str, family: str = "") -> list[Series]:
+    def _ask(self, expression: str, family: str = "") -> list[FamilySeries]:
         """The series that an expression gives. ``family``: theirs, where a function drops it."""
         return [
-            Series(one.labels.get("__name__", family), one.labels, one.samples[-1][1])
+            FamilySeries(one.labels.get("__name__", family), one.labels, one.samples[-1][1])
             for one in self._prometheus.at(expression)
         ]
 

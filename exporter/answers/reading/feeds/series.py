@@ -50,7 +50,7 @@ _LONGEST_INDEX = 9  # digits
 _LASTING = {"container": _COUNTERS, "group": {*_COUNTERS, "info"}, "pod": _COUNTERS}
 
 
-class Series(NamedTuple):
+class FamilySeries(NamedTuple):
     """One series: the family's full name, its labels, its value in base units."""
 
     family: str
@@ -148,7 +148,7 @@ def _build(of: type[T], found: Mapping[Path, object]) -> T:
     return of(**fields)
 
 
-def facts_from(found: Iterable[Series]) -> Facts:
+def facts_from(found: Iterable[FamilySeries]) -> Facts:
     """The facts that these series say. Sums of namespaces and kinds of groups are left out."""
     levels: dict[str, dict[tuple[str, ...], _Values]] = defaultdict(dict)
     for series in found:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.answers.reading.feeds.fleetlines import Fleet, Look, Sums, namespace_key
+from exporter.answers.reading.feeds.fleetlines import FleetFigures, Look, Sums, namespace_key
 from exporter.answers.reading.feeds.nodes import SIMULATED
 from exporter.answers.reading.feeds.overview import Key, SortKey, ranked
 from exporter.answers.reading.queryapi import (
@@ -57,7 +57,7 @@ NOT_RECORDED = "of now: this Prometheus has not what rules/mgpu-recording.yaml r
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Filtered:
     """What a filter chooses: a pattern of names, and by expressions the nodes.
 
     ``nodes`` are those with such a name, or such a pod; ``most`` those with most such pods.
@@ -87,11 +87,11 @@ class FleetSums:
         found = self._prometheus.at(f"group by (instance) ({self._there()})")
         yield from sorted({one.labels.get("instance", "") for one in found})
 
-    def read(self, look: Look) -> Fleet:
+    def read(self, look: Look) -> FleetFigures:
         """What the screen shows of the fleet."""
         found = self._found(look.needle) if look.needle else None
         namespaces, remark = ((), "") if self._namespace else self._namespaces(look, found)
-        return Fleet(
+        return FleetFigures(
             totals=self._one(self._totals()),
             nodes=self._nodes(look, found),
             namespaces=namespaces,
@@ -165,7 +165,7 @@ class FleetSums:
 
     # --- questions ---
 
-    def _nodes(self, look: Look, found: _Found | None) -> tuple[Sums, ...]:
+    def _nodes(self, look: Look, found: _Filtered | None) -> tuple[Sums, ...]:
         figures = self._of_nodes()
         key = f"({figures[_key(look)]} or 0 * group by ({_NODE}) ({self._there()}))"
         if found is not None:
@@ -177,7 +177,7 @@ class FleetSums:
             largest = f"({largest} or topk({MOST_LOST}, {figures['lost']}))"
         return self._rows(figures, largest)
 
-    def _namespaces(self, look: Look, found: _Found | None) -> tuple[tuple[Sums, ...], str]:
+    def _namespaces(self, look: Look, found: _Filtered | None) -> tuple[tuple[Sums, ...], str]:
         most = look.rows if look.all else max(look.rows // 3, _LEAST_NAMESPACES)
         patterns = _either("namespace", found.pattern) if found else ("",)
         if self._is_recorded:
@@ -225,7 +225,7 @@ class FleetSums:
             largest = f"topk({look.rows}, {summed[_key(look)]} or 0 * {there})"
             yield key, self._rows(summed, largest)
 
-    def _found(self, needle: str) -> _Found:
+    def _found(self, needle: str) -> _Filtered:
         pattern = f"(?i).*{re.escape(needle)}.*"
         names = (f"{name}=~{quoted(pattern)}" for name in ("cluster", *NODE_LABELS))
         by_name = [] if self._namespace else [self._cards(_INFO, one) for one in names]
@@ -234,7 +234,7 @@ class FleetSums:
         pods = " or ".join(self._pods(_POD, one, by=_ON_NODE) for one in matchers)
         places.append(f"group by (cluster, instance) ({pods})")
         most = f"topk({MOST_FOUND}, count by ({_NODE}) ({pods}))"
-        return _Found(pattern, " or ".join(places), most)
+        return _Filtered(pattern, " or ".join(places), most)
 
     def _down(self) -> tuple[tuple[str, str], ...]:
         """Nodes with a source that is down, and the source."""

@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.agent.sources.gpus.cuts import Part, activities_of, energies_of, parts_of
+from exporter.agent.sources.gpus.cuts import CutWindow, activities_of, energies_of, parts_of
 from exporter.agent.sources.gpus.energy import EnergyUse
 from exporter.agent.sources.gpus.sample_attribution import SampleSpan, sample_spans
 from exporter.agent.sources.gpus.window import WindowCursor
@@ -178,7 +178,7 @@ def _spans(percents: Sequence[float]) -> list[SampleSpan]:
     return sample_spans(0, samples, SECOND)
 
 
-def _parts(percents: Sequence[float]) -> list[Part]:
+def _parts(percents: Sequence[float]) -> list[CutWindow]:
     return [
         part._replace(busy=Engines(sum(ns for *_, ns in part.spans), None, 0, None))
         for part in parts_of(_spans(percents), 0)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.agent.sources.gpus.processpresence import Presence
+from exporter.agent.sources.gpus.processpresence import ProcessPresence
 from exporter.agent.sources.gpus.window import WindowCursor
 from exporter.model import ProcessSample
 from tests.agent.sources.gpus import test_seldom_property as seldom
@@ -76,7 +76,7 @@ class Life:
 
     def __init__(self, random: Random, device: Forgetful, jobs: list[Job]) -> None:
         device.pass_time(SETTLED_S * SECOND)
-        cursor, presence = WindowCursor(device, device), Presence()
+        cursor, presence = WindowCursor(device, device), ProcessPresence()
         begun_us = device.mono
         cursor.next()
         self.named, self.seen_us = Counter[int](), Counter[int]()

@@ -3,14 +3,14 @@ from dataclasses import replace
 import pytest
 
 from exporter.agent.sources.node.podresources import contribution, held_by_kubelet, wants_devices
-from exporter.agent.sources.node.resourceentries import PodEntry
+from exporter.agent.sources.node.resourceentries import ResourcePod
 from exporter.model import ClaimedDevice, ClaimRef, Container, Grant, NodeFacts, Pod
 from tests.agent.sources.node.pods import pod, table, uids, unknown_to_kubelet
 
 GPU = ClaimedDevice("", "gpu.nvidia.com", "node-1", "gpu-0")
 OTHER = replace(GPU, device="gpu-1")
 GRANT = Grant("main", "nvidia.com/gpu", ("GPU-0",))
-ENTRY = PodEntry("ml", "train-0", (GRANT,), {})
+ENTRY = ResourcePod("ml", "train-0", (GRANT,), {})
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_an_entry_of_another_name_is_not_the_pods() -> None:
     assert contribution({"uid-1": replace_name(ENTRY, "train-1")}, table(pod())) == NodeFacts()
 
 
-def replace_name(entry: PodEntry, name: str) -> PodEntry:
+def replace_name(entry: ResourcePod, name: str) -> ResourcePod:
     return entry._replace(name=name)
 
 
@@ -76,7 +76,7 @@ def test_a_claims_devices_answer_a_request_only_where_there_is_no_doubt(
     devices: tuple[ClaimedDevice, ...],
     expected: tuple[ClaimedDevice, ...] | None,
 ) -> None:
-    entry = PodEntry("ml", "train-0", (), {("ml", "c"): devices})
+    entry = ResourcePod("ml", "train-0", (), {("ml", "c"): devices})
 
     facts = contribution({"uid-1": entry}, table(pod(claims=references)))
 
@@ -84,6 +84,6 @@ def test_a_claims_devices_answer_a_request_only_where_there_is_no_doubt(
 
 
 def test_a_claim_of_another_namespace_is_not_believed() -> None:
-    entry = PodEntry("ml", "train-0", (), {("kube-system", "c"): (GPU,)})
+    entry = ResourcePod("ml", "train-0", (), {("kube-system", "c"): (GPU,)})
 
     assert contribution({"uid-1": entry}, table(pod())) == NodeFacts()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from exporter.agent.sources.node.podresources import contribution
-from exporter.agent.sources.node.resourceentries import PodEntry
+from exporter.agent.sources.node.resourceentries import ResourcePod
 from exporter.agent.sources.pods.decode import (
     MAX_POD_REFERENCES,
     MAX_POD_RESOURCES,
@@ -72,7 +72,7 @@ def test_twice_the_pods_of_a_claim_take_the_kubelets_answer_twice_the_work() -> 
         pods = [
             Pod(f"u{n}", "n", f"p{n}", containers=users, acknowledged=True) for n in range(count)
         ]
-        entries = {pod.uid: PodEntry("n", pod.name, (), {("n", "c"): (device,)}) for pod in pods}
+        entries = {pod.uid: ResourcePod("n", pod.name, (), {("n", "c"): (device,)}) for pod in pods}
         table = indexed({pod.uid: pod for pod in pods}, 1)
         return lambda: contribution(entries, table)
 

@@ -69,7 +69,7 @@ T = TypeVar("T")
 UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED)
 
 
-class ProcessLists(NamedTuple):
+class NodeProcesses(NamedTuple):
     """What a cycle has of the node's processes: who has which device open, and KFD's.
 
     ``devices``: how many devices ask about the latter.
@@ -133,7 +133,7 @@ class AmdBoard:
         """The number of its devices that KFD has processes of."""
         return sum(each.found.node is not None for each in (self._whole, *self._parts))
 
-    def read(self, demand: Demand, lists: ProcessLists) -> tuple[DeviceReading, ...]:
+    def read(self, demand: Demand, lists: NodeProcesses) -> tuple[DeviceReading, ...]:
         """The readings of the board and its partitions."""
         if isinstance(self._whole, ClientDevice):
             self._whole.follow(lists.scan, lists.kfd, lists.devices)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from exporter.agent.sources.gpus.amd.amdboard import AmdBoard, ProcessLists
+from exporter.agent.sources.gpus.amd.amdboard import AmdBoard, NodeProcesses
 from exporter.agent.sources.gpus.amd.amddiscovery import BoardList, BoardNames, discover, present
 from exporter.agent.sources.gpus.amd.kfd import generation
 from exporter.agent.sources.gpus.amd.kfdprocesses import KfdProcesses, WorkerLists
@@ -75,7 +75,7 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         if any(board.by_clients for board in boards.values()):
             scan = self._scans.newest(demand, needed=self._needs_clients)
         devices = max(sum(board.by_kfd for board in boards.values()), 1)
-        lists = ProcessLists(scan, kfd, devices)
+        lists = NodeProcesses(scan, kfd, devices)
         return {uuid: partial(board.read, demand, lists) for uuid, board in boards.items()}
 
     def _restart(self) -> None:

@@ -26,7 +26,7 @@ ROW = struct.Struct("=IIqqIi8s")  # nvmlFieldValue_t: id, scope, µs, latency, t
 VALUES = {kind: struct.Struct(f"={value}") for kind, value in enumerate(VALUE_TYPES)}
 
 
-class Field(NamedTuple):
+class FieldId(NamedTuple):
     """A field's number (``NVML_FI_*``) and its scope, which is a link's number for NVLink."""
 
     number: int
@@ -48,7 +48,7 @@ class FieldValues:
         self._address = cast(handle, c_void_p)
         self._library = library
 
-    def request(self, fields: Collection[Field]) -> Request:
+    def request(self, fields: Collection[FieldId]) -> Request:
         blank = b"".join([ROW.pack(*field, 0, 0, 0, 0, b"") for field in fields])
         rows = bytearray(blank)
         place = (c_char * len(rows)).from_buffer(rows)
@@ -94,7 +94,7 @@ class FieldRow(NamedTuple):
     topic: str  # of a refusal, and the quantity that is then unmeasured
     family: str
     label: str
-    field: Field
+    field: FieldId
     phase: str  # one of PHASES; the same for all of a topic and all of a family
     scale: int = 1
 
@@ -127,7 +127,7 @@ def _rows(
     scale: int = 1,
 ) -> Iterator[FieldRow]:
     for label, number in numbers.items():
-        yield FieldRow(topic, family, label, Field(number, scope), phase, scale)
+        yield FieldRow(topic, family, label, FieldId(number, scope), phase, scale)
 
 
 TABLE = (
@@ -266,7 +266,7 @@ class BoardCounters:
             self._refusals.fail(row.topic, error)
 
 
-def numbered(field: Field, driver_version: str) -> Field:
+def numbered(field: FieldId, driver_version: str) -> FieldId:
     """The field with the number that this driver has for it.
 
     Drivers from 575 to before 580.82 have the three thermal counters at 251 to 253, and power

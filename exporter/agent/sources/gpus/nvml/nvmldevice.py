@@ -21,7 +21,7 @@ from exporter.agent.sources.gpus.nvml.nvmlboard import BoardReader
 from exporter.agent.sources.gpus.nvml.nvmldiscovery import MIG, DeviceHandle, instance, made_of
 from exporter.agent.sources.gpus.nvml.nvmlprocesses import ResidentReader
 from exporter.agent.sources.gpus.nvml.refusals import Backoff, Refusals, listing_of
-from exporter.agent.sources.gpus.processpresence import Presence
+from exporter.agent.sources.gpus.processpresence import ProcessPresence
 from exporter.agent.sources.gpus.window import WindowCursor
 from exporter.model import (
     QUANTITIES,
@@ -69,7 +69,7 @@ class NvmlDevice:
         self._energy = NvmlEnergy(self._engines, self._refusals, clock, found.device.model)
         self._cursor = self._new_cursor()
         self._cut: tuple[Window, ...] = ()  # windows that no reading has had yet
-        self._presence, self._lists = Presence(), 0
+        self._presence, self._lists = ProcessPresence(), 0
         self._activity = InstanceActivity(library, self._refusals, clock, demand)
         self._end_ns: int | None = None
         self._ended_mono_ns = 0

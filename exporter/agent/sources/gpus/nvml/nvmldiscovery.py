@@ -42,7 +42,7 @@ class MigBoard(NamedTuple):
     slices: int
 
 
-class Place(NamedTuple):
+class BoardPlace(NamedTuple):
     """A number among the node's boards, or among the instances of the board ``parent_uuid``."""
 
     number: int
@@ -59,7 +59,7 @@ class DeviceList(NamedTuple):
     """All devices in NVML's order, and why others could not be opened."""
 
     found: Sequence[DeviceHandle]
-    unreadable: Mapping[Place, str]
+    unreadable: Mapping[BoardPlace, str]
 
 
 def discover(library: Library) -> DeviceList:
@@ -70,16 +70,16 @@ def discover(library: Library) -> DeviceList:
 
     """
     found: dict[str, DeviceHandle] = {}
-    unreadable: dict[Place, str] = {}
+    unreadable: dict[BoardPlace, str] = {}
     for index in range(min(library.ask("nvmlDeviceGetCount"), MAX_DEVICES)):
         try:
             board, parts = _board(library, index)
         except (DeviceLostError, CallError) as error:
-            unreadable[Place(index)] = str(error)
+            unreadable[BoardPlace(index)] = str(error)
             continue
         unreadable |= parts.unreadable
         for each in (board, *parts.found):
-            uuid, place = each.device.uuid, Place(index, each.device.parent_uuid)
+            uuid, place = each.device.uuid, BoardPlace(index, each.device.parent_uuid)
             if uuid and uuid not in found:
                 found[uuid] = each
             else:  # boards that are renumbered meanwhile are met twice
@@ -123,18 +123,18 @@ def _instances(library: Library, board: Device, parent: Any) -> DeviceList:  # n
             break
     divided = MigBoard(board, parent, slices)
     found: list[DeviceHandle] = []
-    unreadable: dict[Place, str] = {}
+    unreadable: dict[BoardPlace, str] = {}
     try:
         places = library.ask("nvmlDeviceGetMaxMigDeviceCount", parent)
     except CallError as error:  # it has any number of them
-        return DeviceList((), {Place(0, board.uuid): str(error)})
+        return DeviceList((), {BoardPlace(0, board.uuid): str(error)})
     for index in range(min(places, MAX_DEVICES)):
         try:
             handle = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", parent, index)
             found.append(instance(library, divided, handle))
         except CallError as error:
             if error.code not in HOLES:
-                unreadable[Place(index, board.uuid)] = str(error)
+                unreadable[BoardPlace(index, board.uuid)] = str(error)
     return DeviceList(found, unreadable)
 
 

@@ -21,7 +21,12 @@ from exporter.agent.sources.gpus.nvml.library import (
     searched,
 )
 from exporter.agent.sources.gpus.nvml.nvmldevice import NvmlDevice
-from exporter.agent.sources.gpus.nvml.nvmldiscovery import DeviceHandle, DeviceList, Place, discover
+from exporter.agent.sources.gpus.nvml.nvmldiscovery import (
+    BoardPlace,
+    DeviceHandle,
+    DeviceList,
+    discover,
+)
 from exporter.model import Clock, Reading
 
 logger = logging.getLogger(__name__)
@@ -133,7 +138,7 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
         self._driver = DriverConnection(library_path, roots, clock)
         self._xids = XidWatch(clock)
         self._departed: dict[str, NvmlDevice] = {}  # their counters go on if they come back
-        self._unreadable: Mapping[Place, str] = {}  # why no device could be opened there
+        self._unreadable: Mapping[BoardPlace, str] = {}  # why no device could be opened there
         self._session = 0
 
     def read(self) -> Reading:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.agent.sources.gpus.nvml import errors
-from exporter.agent.sources.gpus.nvml.boardcounters import TABLE, Traffic, numbered
-from exporter.agent.sources.gpus.nvml.boardcounters import Field as FieldId
+from exporter.agent.sources.gpus.nvml.boardcounters import TABLE, FieldId, Traffic, numbered
 from exporter.metrics.families import OPTIONAL_GROUPS
 from exporter.model import Sensors
 from tests.agent.sources.gpus.nvml.node import START, Node, calls
