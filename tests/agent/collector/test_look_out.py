@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.agent.collector import Collector
+from exporter.agent.collector.accounting import Accounting
 from exporter.model import (
     CgroupIdentity,
     Container,
@@ -30,17 +30,17 @@ TWO = replace(POD, containers=(*POD.containers, Container("side")))
 OTHER = replace(POD, uid="uid-2", name="serve")
 
 
-class AccountsForAll(Collector):
+class AccountsForAll(Accounting):
     """Never only looks."""
 
     def _is_as_before(self, *_: Any) -> bool:
         return False
 
 
-def steady(kind: type[Collector] = Collector) -> Bench:
+def steady(kind: type[Accounting] = Accounting) -> Bench:
     """A container that has worked for a second, and holds memory."""
     bench = Bench()
-    bench.collector.__class__ = kind
+    bench.collector._accounting.__class__ = kind
     bench.processes.identities[7] = CgroupIdentity("uid-1", CID)
     bench.name_pod(POD)
     bench.use(7, SECOND // 2)

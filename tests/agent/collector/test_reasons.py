@@ -200,7 +200,7 @@ def allocation_pending(scene: Scene) -> Snapshot:
     rules = Rules((Scheme("slow", (), (), None, read),))
     scene.bench.collector.follow(CycleRules(allocations=rules))
     scene.bench.name_pod(PLACED_POD)
-    with scene.bench.collector._allocations.beside():
+    with scene.bench.collector._accounting._allocations.beside():
         snapshot = scene.bench.cycle()
         release.set()
     return snapshot

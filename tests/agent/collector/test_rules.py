@@ -102,7 +102,7 @@ def test_allocations_are_read_by_the_new_rules() -> None:
         limits.append(row(bench.cycle(), "pod", "ml", "train").values["core_limit_gpus"])
 
     assert limits == [0.5, 0.5]
-    assert bench.collector._allocations.rules.index_bases == {"vke-mgpu": "minor"}
+    assert bench.collector._accounting._allocations.rules.index_bases == {"vke-mgpu": "minor"}
 
 
 def test_labels_are_shown_by_the_new_list() -> None:
