@@ -188,7 +188,7 @@ class Accounting:
             # in a pod's sandbox counts as lasting.
             read.now.mono_ns >= last.until_mono_ns
             # These may not, for they decide who is charged: an owner is uncertain for a time, and a
-            # list of processes that does not come again is believed for a time.
+            # list of processes that does not come again is accepted for a time.
             or any(
                 ledgers[uuid].uncertain or (each.memory is None and ledgers[uuid].held is not None)
                 for uuid, each in read.devices.items()
