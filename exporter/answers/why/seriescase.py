@@ -3,12 +3,11 @@
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
-from math import ceil, inf
+from math import ceil
 from typing import NamedTuple, TypeVar
 
-from exporter.answers.reading.lives import CYCLES, START, Index, Life, Scrapes, Target, check
 from exporter.answers.reading.queryapi import (
     Labels,
     Prometheus,
@@ -20,6 +19,7 @@ from exporter.answers.reading.queryapi import (
 )
 from exporter.answers.why.case import Case, OnCard, SeenCard
 from exporter.answers.why.nodecase import is_called
+from exporter.answers.why.podexporter import STALE_S, PodExporter
 from exporter.metrics.families import PREFIX
 from exporter.model import AllocationFacts, Granted, XidCount
 from exporter.model.alerts import OVER_SHARE, lost
@@ -39,13 +39,11 @@ _POD_INFO, _GROUP_INFO = f"{PREFIX}_pod_info", f"{PREFIX}_group_info"
 _CORE, _WAITING = f"{_CONTAINER}core_seconds_total", f"{_CONTAINER}core_waiting_seconds_total"
 _GROUP_CORE = f"{PREFIX}_group_core_seconds_total"
 _CONTENTION = f"{_CONTAINER}core_waiting_on_seconds_total"
-_STALE_S = 300  # Prometheus forgets a series after that
 _SELDOM_S = 3600  # scrapes are never farther apart
 _SNAPSHOT = f"{PREFIX}_exporter_snapshot_timestamp_seconds"
 _SCRAPE_S = 15  # scrapes are hardly ever closer: each sample is the newest for that long
 _DAY_S, _STEP_S, _PART = 86_400, 60, 0.1
 _OTHERS = "others"
-_MOVED_S = 60  # in which a pod may be on two nodes: one of its name follows another
 
 K = TypeVar("K")
 
@@ -61,7 +59,7 @@ class _Growth(NamedTuple):
     """How much a counter grew, and in how many seconds; when it was scraped first and last.
 
     The time between two scrapes is left out if the counter began again in it, or if it is longer
-    than ``_STALE_S``: nobody observed that time, and it is not zero.
+    than ``STALE_S``: nobody observed that time, and it is not zero.
     """
 
     amount: float
@@ -115,8 +113,7 @@ class SeriesCase:
         self._level = "container"
         self._names: Sequence[Mapping[str, str]] = ()  # its labels, in each way of renaming them
         self._pod: Mapping[str, str] = {}  # its labels, of which some may be renamed
-        self._index = Index(())
-        self._turns: dict[Target, int] = {}  # of its exporter's targets: one after another
+        self._exporter = PodExporter(prometheus)
 
     def pods(self) -> list[str]:
         """The pods that are known to the viewer, as ``namespace/pod``."""
@@ -177,7 +174,8 @@ class SeriesCase:
                     namespace=namespace, pod=pod, unix_s=self._unix_s, window_s=self._window_s
                 )
             state = self._state(ended_s)
-        self._find_exporter(namespace, pod)
+        gauges = (self._select(_GAUGES[self._level], **chosen) for chosen in self._names)
+        self._exporter.find(f"{namespace}/{pod}", gauges, self._unix_s, self._window_s)
         self._until_s = self._unix_s if ended_s is None else ended_s
         self._since_s = max(self._since_s, self._began_s())
         of_pod = self._level == "container"
@@ -235,78 +233,19 @@ class SeriesCase:
         When a pod was active last is by that clock: it may differ from the store's by hours,
         and what was true at the last scrape is taken to be so still, as it is of all gauges.
         """
-        found = self._mine(self._select([_SNAPSHOT]), _SNAPSHOT, self._until_s)
+        found = self._exporter.series(self._select([_SNAPSHOT]), _SNAPSHOT, self._until_s)
         said = [one.samples[-1][1] for one in found]
-        return self._until_s - max(said) if said and self._turns else 0.0
-
-    def _find_exporter(self, namespace: str, pod: str) -> None:
-        """Finds the targets of the exporter that has the pod, whatever their labels are.
-
-        Two exporters that have a pod of one name at one time have two pods: figures of both are
-        figures of neither.
-        """
-        long = f"[{max(self._window_s, _STALE_S)}s]"
-        shown: list[Series] = []
-        gauges = _GAUGES[self._level]
-        for chosen in self._names:
-            shown += self._prometheus.at(f"{self._select(gauges, **chosen)}{long}", self._unix_s)
-        instances = "|".join(sorted({re.escape(one.labels.get("instance", "")) for one in shown}))
-        scrapes = Scrapes()
-        both = self._select([START, CYCLES], f"instance=~{quoted(instances)}")
-        for one in self._prometheus.at(f"{both}{long}", self._unix_s):
-            scrapes.take(one.labels, one.samples)
-        self._index = Index(scrapes.targets)
-        lives: dict[Life, dict[Target, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for one in shown:
-            targets, visible = self._index.of(one.labels), self._index.visible(one.labels)
-            for at_s, _ in one.samples:
-                # Where nobody stored when it started, a target is one life.
-                of = scrapes.which(targets, at_s) or (Life(None, visible, 1), visible)
-                lives[of[0]][of[1]].append(at_s)
-        for times in (times for targets in lives.values() for times in targets.values()):
-            times.sort()
-        what = f"{self._prometheus.address} has two pods {namespace}/{pod}, of two exporters"
-        check(what, self._by_cards(lives, shown), _MOVED_S)
-        turn, last_s = 0, -inf
-        times_of = {
-            target: times for targets in lives.values() for target, times in targets.items()
-        }
-        for target in sorted(times_of, key=lambda target: times_of[target]):
-            turn += times_of[target][0] > last_s
-            last_s = max(last_s, times_of[target][-1])
-            self._turns[target] = turn
-
-    def _by_cards(
-        self, lives: Mapping[Life, Mapping[Target, list[float]]], shown: Iterable[Series]
-    ) -> dict[Life, dict[Target, list[float]]]:
-        """The lives; exporters that started at one time and have no card in common are two."""
-        cards: dict[Target, set[str]] = defaultdict(set)
-        for one in shown:
-            for target in self._index.of(one.labels) or [self._index.visible(one.labels)]:
-                cards[target].add(label(one.labels, "uuid"))
-        found: dict[Life, dict[Target, list[float]]] = {}
-        for life, targets in lives.items():
-            groups: list[tuple[set[str], list[Target]]] = []
-            for target in sorted(targets, key=sorted):
-                uuids, many = set(cards[target]), [target]
-                for group in [each for each in groups if each[0] & uuids]:
-                    groups.remove(group)
-                    uuids, many = uuids | group[0], [*group[1], *many]
-                groups.append((uuids, many))
-            for _, many in groups:
-                of = life if len(groups) == 1 else life._replace(target=many[0])
-                found[of] = {target: targets[target] for target in many}
-        return found
+        return self._until_s - max(said) if said and self._exporter.is_known else 0.0
 
     def _began_s(self) -> float:
         """When the pod of this UID was seen first, if another one bore its name before; else 0.
 
         Their counters are one series: what the earlier one used is none of the later one's.
         """
-        long = self._window_s + _STALE_S
+        long = self._window_s + STALE_S
         infos = f"{self._select([_POD_INFO], **self._pod)}[{long}s]"
         seen: dict[str, list[float]] = defaultdict(list)
-        for one in self._mine(infos, _POD_INFO, self._unix_s):
+        for one in self._exporter.series(infos, _POD_INFO, self._unix_s):
             times = one.times[: bisect_right(one.times, self._until_s)]
             seen[label(one.labels, "uid")] += times
         seen = {uid: times for uid, times in seen.items() if times}
@@ -327,8 +266,10 @@ class SeriesCase:
         return {key: one for key, one in found.items() if key.uuid or key.container not in placed}
 
     def _growth_of(self, name: str) -> dict[_Key, _Growth]:
-        long = self._window_s + _STALE_S  # with the last scrape before
-        found = self._mine(f"{self._select([name], **self._pod)}[{long}s]", name, self._unix_s)
+        long = self._window_s + STALE_S  # with the last scrape before
+        found = self._exporter.series(
+            f"{self._select([name], **self._pod)}[{long}s]", name, self._unix_s
+        )
         known: dict[_Key, _Growth] = {}
         for several in found:  # an exporter's restart may give it another instance label
             end = bisect_right(several.times, self._until_s)
@@ -350,13 +291,13 @@ class SeriesCase:
 
         found: dict[_Key, dict[str, float]] = defaultdict(dict)
         # not increase(), for which one scrape in the window is none
-        long = self._window_s + _STALE_S
+        long = self._window_s + STALE_S
         chosen = f"{self._select([_CONTENTION], **self._pod)}[{long}s]"
         grown = [
             one._replace(times=(self._unix_s,), values=(_growth(one, self._since_s).amount,))
-            for one in self._mine(chosen, _CONTENTION, self._unix_s)
+            for one in self._exporter.series(chosen, _CONTENTION, self._unix_s)
         ]
-        for (key, name), seconds in self._once(grown, _CONTENTION, named).items():
+        for (key, name), seconds in self._exporter.once(grown, _CONTENTION, named).items():
             if key in waiting and waiting[key].observed_s:
                 found[key][name] = seconds / waiting[key].observed_s
         return found
@@ -370,7 +311,7 @@ class SeriesCase:
         name = f"{_DEVICE}info"
         infos = {
             label(one.labels, "uuid"): one.labels
-            for one in self._mine(self._select([name], matcher), name, self._until_s)
+            for one in self._exporter.series(self._select([name], matcher), name, self._until_s)
         }
         busy = self._rates(f"{_DEVICE}busy_seconds_total", matcher, _uuid)
         throttled: dict[str, dict[str, float]] = defaultdict(dict)
@@ -407,13 +348,13 @@ class SeriesCase:
         name = f"{_DEVICE}unmeasured"
         found: dict[str, int | None] = {
             _uuid(one.labels): None
-            for one in self._mine(self._select([name], gone), name, self._until_s)
+            for one in self._exporter.series(self._select([name], gone), name, self._until_s)
         }
         if not found:
             return found
         name = f"{_DEVICE}xid_last_timestamp_seconds"
         xids: dict[str, dict[str, XidCount]] = defaultdict(dict)
-        for one in self._mine(self._select([name], matcher), name, self._until_s):
+        for one in self._exporter.series(self._select([name], matcher), name, self._until_s):
             at_ns = round(one.samples[-1][1] * 1e9)
             xids[_uuid(one.labels)][label(one.labels, "xid")] = XidCount(1, at_ns)
         return {uuid: last_fault(xids[uuid]) for uuid in found}
@@ -421,7 +362,7 @@ class SeriesCase:
     def _holders(self, holders: str, own: Collection[str]) -> dict[str, set[str]]:
         """Who else is on each card."""
         found: dict[str, set[str]] = defaultdict(set)
-        for one in self._mine(holders, "", self._until_s):
+        for one in self._exporter.series(holders, "", self._until_s):
             is_pod = _name(one).startswith(_CONTAINER)  # a target has a namespace too
             name = _pod(one.labels) if is_pod else _group(one.labels)
             if name in own:
@@ -438,8 +379,8 @@ class SeriesCase:
             return _uuid(labels), _pod(labels), label(labels, "container")
 
         name = f"{_CONTAINER}core_limit_ratio"
-        limits = self._mine(self._select([name], matcher), name, self._until_s)
-        shares, rates = self._once(limits, name, of), self._rates(_CORE, matcher, of)
+        limits = self._exporter.series(self._select([name], matcher), name, self._until_s)
+        shares, rates = self._exporter.once(limits, name, of), self._rates(_CORE, matcher, of)
         sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
         for key, share in shares.items():
             if key in rates:
@@ -453,45 +394,14 @@ class SeriesCase:
 
     def _rates(self, name: str, matcher: str, key: Callable[[Labels], K]) -> dict[K, float]:
         rate = f"rate({self._select([name], matcher)}[{self._span_s}s])"
-        return self._once(self._mine(rate, name, self._until_s), name, key)
-
-    def _once(
-        self, found: Iterable[Series], name: str, key: Callable[[Labels], K]
-    ) -> dict[K, float]:
-        """The sums of what targets of its exporter show one after another, by key.
-
-        Of several that show it at one time the one that has most stands for all.
-        """
-        each: dict[K, dict[int, float]] = defaultdict(dict)
-        for one in found:
-            turn = max(self._turns_of(one, name), default=0)
-            value, of_key = one.samples[-1][1], each[key(one.labels)]
-            of_key[turn] = max(value, of_key.get(turn, value))
-        return {of: sum(turns.values()) for of, turns in each.items()}
-
-    def _mine(self, expression: str, name: str, unix_s: float) -> list[Series]:
-        """The series of the pod's exporter. ``name``: their family, where a function drops it."""
-        return [
-            one
-            for one in self._prometheus.at(expression, unix_s)
-            if not self._turns or self._turns_of(one, name)
-        ]
-
-    def _turns_of(self, one: Series, name: str) -> list[int]:
-        """The turns of the targets that a series may be of; none if it is not of this exporter."""
-        labels = {**one.labels, "__name__": _name(one) or name}
-        if targets := self._index.of(labels):
-            return [self._turns[target] for target in targets if target in self._turns]
-        # No target has just these labels. One that either side lacks proves nothing.
-        visible = self._index.visible(labels)
-        return [turn for of, turn in self._turns.items() if of <= visible or visible <= of]
+        return self._exporter.once(self._exporter.series(rate, name, self._until_s), name, key)
 
 
 def _growth(one: Series, since_s: float) -> _Growth:
     amount = observed_s = 0.0
     # Where it is scraped more seldom than usual, twice the usual time is no gap.
     usual_s = min((at - before for (before, _), (at, _) in pairwise(one.samples)), default=0.0)
-    gap_s = max(_STALE_S, min(2 * usual_s, _SELDOM_S))
+    gap_s = max(STALE_S, min(2 * usual_s, _SELDOM_S))
     for (before_s, before), (at_s, value) in pairwise(one.samples):
         if at_s > since_s and at_s - before_s <= gap_s and value >= before:
             amount += value - before
