@@ -27,8 +27,9 @@ from exporter.answers.advise.sizing import (
 
 OVER = "7d"
 INTERVAL, KNOWN_FOR = "1h", "2h"  # so old a record may be
-# What is shown, and what several formulas need: it is found once, in a week of samples.
-_NEEDED = ("known", "needed")
+# What is shown, and what several formulas need: it is found once, in a week of samples. With the
+# target written out, a rule would be longer than the 16 KiB that VictoriaMetrics takes.
+_NEEDED = ("known", "needed", "target")
 SHOWN = ("allocated", "typical", "peak", "outcome", "recommended", "freed")
 RECORDED = (*SHOWN[:3], *_NEEDED, *SHOWN[3:])
 _OF_BOTH = "steps"  # the same of each resource: it is recorded once
