@@ -11,7 +11,7 @@ import exporter
 
 ROOT = Path(exporter.__file__).parent
 AGENT_LINES = 44_000
-PLUGIN_LINES = 18_700
+PLUGIN_LINES = 18_900
 SIMULATION = ("exporter.simulation", "exporter.agent.sources.gpus.simulated")
 ANSWERS = ("top", "why", "advise", "bill")
 
