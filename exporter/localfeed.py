@@ -17,6 +17,7 @@ from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.facts.history import Past
 from exporter.agent.hostuse import HostUses
 from exporter.agent.settings import Settings
+from exporter.agent.simulation import ScenarioError
 from exporter.agent.sources import door
 from exporter.agent.sources.aside import Aside
 from exporter.agent.sources.door import Cut, Reply, Whole
@@ -31,7 +32,6 @@ from exporter.model import Clock, Process, Snapshot
 from exporter.shown.processtree import processes_of, tree_of_snapshot
 from exporter.shown.reasonwords import what_to_do
 from exporter.shown.tree import Tree
-from exporter.simulation import ScenarioError
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
 from exporter.metrics.text import Format, Renderer
-from tests.scenario.clock import SECOND, ManualClock
+from tests.agent.simulation.clock import SECOND, ManualClock
 
 SCRAPE_S = 15
 

@@ -14,10 +14,10 @@ import pytest
 from exporter import __version__
 from exporter.agent.collector.wiring import open_sources
 from exporter.agent.settings import SUBJECTS, TABLE, load
+from exporter.agent.simulation import ScenarioError
 from exporter.cli import main
 from exporter.console.commandline import without_traceback
 from exporter.console.output import say
-from exporter.simulation import ScenarioError
 from tests.e2e.programs import eventually
 
 LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")

@@ -9,7 +9,7 @@ import pytest
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
 from exporter.metrics.text import Format, Renderer
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 from tools import conformance
 
 

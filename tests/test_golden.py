@@ -10,7 +10,7 @@ from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot
-from tests.scenario.clock import SECOND, START, ManualClock
+from tests.agent.simulation.clock import SECOND, START, ManualClock
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = {Format.TEXT: "single.prom", Format.OPENMETRICS: "single.openmetrics"}

@@ -13,8 +13,8 @@ from benchmarks.accuracy.report import Found, missed, scrapes, table
 from benchmarks.accuracy.run import Error, run
 from benchmarks.accuracy.scenarios import CASES, Case
 from benchmarks.accuracy.summary import summary
+from exporter.agent.simulation.description import SampleRule
 from exporter.console.progress import progress
-from exporter.simulation.description import SampleRule
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 RESULTS = Path(__file__).with_name("results.md")

@@ -15,13 +15,13 @@ from exporter.agent.collector.cyclerules import cycle_rules
 from exporter.agent.collector.viewers import Viewers
 from exporter.agent.ledger import Ledger
 from exporter.agent.settings import load
+from exporter.agent.simulation.node import Node
+from exporter.agent.simulation.ring import RingSample
 from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.model import ContainerKey, Owner, ProcessSample
-from exporter.simulation.node import Node
-from exporter.simulation.ring import RingSample
-from tests.scenario.truth import owner_of
+from tests.agent.simulation.truth import owner_of
 
 SECOND = 10**9
 SCRAPE_S = 15

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from benchmarks.accuracy.readers import Ours
 from benchmarks.accuracy.run import SCRAPES_S, Error
 from benchmarks.accuracy.scenarios import CASES
-from exporter.simulation.description import SampleRule
+from exporter.agent.simulation.description import SampleRule
 
 Found = Mapping[tuple[str, str], Sequence[Error]]  # by scenario and rule, all seeds together
 

@@ -18,8 +18,8 @@ from benchmarks.accuracy.readers import (
     label,
 )
 from benchmarks.accuracy.scenarios import START_S, UNIDENTIFIED, Case
-from exporter.simulation.load_scenario import describe
-from tests.scenario.truth import truth_of
+from exporter.agent.simulation.load_scenario import describe
+from tests.agent.simulation.truth import truth_of
 
 MINUTE_S = 60
 # Measured from here on: everything runs, the idle power is known, and no process has come for a

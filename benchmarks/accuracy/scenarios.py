@@ -6,7 +6,7 @@ Everything begins after some idle seconds, in which the board's idle power can b
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from exporter.simulation.description import EndedRows, SampleRule
+from exporter.agent.simulation.description import EndedRows, SampleRule
 
 START_S = 20
 JOBS = "jobs"  # containers of this namespace are measured together: each lives for seconds only

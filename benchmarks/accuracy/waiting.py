@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.accuracy.readers import SECOND, BenchNode, Ours, SetClock, label
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.population import segments
 from exporter.model import Owner
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.population import segments
-from tests.scenario.truth import owner_of
+from tests.agent.simulation.truth import owner_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 BEGIN = "<!-- waiting: made by python -m benchmarks.accuracy.waiting --write -->\n"

@@ -6,6 +6,8 @@ from benchmarks.fleet.nodes import Mapped
 from exporter.agent.collector import Collector, Pulse, Sources
 from exporter.agent.collector.wiring import make_collector
 from exporter.agent.settings import Settings, load
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.agent.sources.node.nodesource import StaticNodeSource
@@ -19,8 +21,6 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
 
 CYCLE_S = 5  # the counters are right at any cadence; this one keeps a hundred nodes in one process
 

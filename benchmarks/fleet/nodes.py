@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.scenario.pods import gpu_uuid, shared
+from tests.agent.simulation.pods import gpu_uuid, shared
 
 Mapped = dict[str, Any]  # what a scenario file holds
 

@@ -22,16 +22,16 @@ from exporter.agent.commands.record import Session
 from exporter.agent.recording.player import Player
 from exporter.agent.recording.recordedcycle import Cycle, Head
 from exporter.agent.settings import Settings, load
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.agent.sources.node.nodesource import StaticNodeSource
 from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
-from tests.scenario.clock import START, ManualClock
-from tests.scenario.pods import shared
+from tests.agent.simulation.clock import START, ManualClock
+from tests.agent.simulation.pods import shared
 
 GPUS = 8
 PODS = 110

@@ -4,14 +4,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from exporter.agent.collector import Sources
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.agent.sources.node.nodesource import StaticNodeSource
 from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.model import CgroupIdentity, Clock, PodTable, Unattributed
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
-from tests.scenario.pods import gpu_uuid, shared
+from tests.agent.simulation.pods import gpu_uuid, shared
 
 SECOND = 10**9
 DEVICES = 4

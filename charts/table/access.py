@@ -13,8 +13,8 @@ from charts.table.value import (
     Value,
     choice,
 )
+from exporter.agent.simulation.load_scenario import shipped
 from exporter.inputs.values import ORIGIN
-from exporter.simulation.load_scenario import shipped
 
 _SCENARIO = {"anyOf": [choice("", *shipped()), PATH]}
 

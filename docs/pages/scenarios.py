@@ -1,10 +1,10 @@
-"""The pages of the scenario files, the second from ``exporter/simulation/keys.py``."""
+"""The pages of the scenario files, the second from ``exporter/agent/simulation/keys.py``."""
 
 import re
 
-from exporter.simulation.keys import TABLE as SCENARIO_KEYS
-from exporter.simulation.keys import Key
-from exporter.simulation.load_scenario import shipped
+from exporter.agent.simulation.keys import TABLE as SCENARIO_KEYS
+from exporter.agent.simulation.keys import Key
+from exporter.agent.simulation.load_scenario import shipped
 
 SCENARIOS_PREFACE = """\
 # Scenarios
@@ -30,7 +30,7 @@ pods:
           - {{device: 0, duty: 0.3, memory: 6GiB}}
 ```
 
-[All keys](../exporter/simulation/README.md) are listed with meaning, default and bounds.
+[All keys](../exporter/agent/simulation/README.md) are listed with meaning, default and bounds.
 
 Times are written as `500ms`, `7.5s`, `2m`, `1h`, or in seconds; sizes as `512MiB`, `16GiB`, or in
 bytes. What changes with age is a list of `[time, value]`, joined by straight lines.
@@ -39,14 +39,14 @@ Pods stand as they are in a cluster: copy `limits`, `annotations` and `labels` f
 `kubectl get pod`, and the node's labels, annotations and allocatable resources from
 `kubectl get node`. What the kubelet granted a container by a device plugin (PodResources) is its
 `granted`: device ids by resource, such as `{{nvidia.com/gpu: [GPU-…]}}`. Systems that name a card
-by its UUID need the `uuid` of that device. `eight-schemes` (in `exporter/simulation/shipped`)
+by its UUID need the `uuid` of that device. `eight-schemes` (in `exporter/agent/simulation/shipped`)
 has pods to copy from. ResourceClaims (DRA) are not simulated.
 """
 
 KEYS_PREFACE = """\
 # The keys of a scenario file
 
-<!-- Written by docs/generate.py from exporter/simulation/keys.py: do not edit. -->
+<!-- Written by docs/generate.py from exporter/agent/simulation/keys.py: do not edit. -->
 
 In brackets: what is allowed, and what it is if missing. A name has a-z, 0-9, `-` and `.`; a text is
 one line. [docs/scenarios.md](../../docs/scenarios.md) has an example, and how times, sizes and

@@ -12,8 +12,8 @@ from exporter.agent.settings import load
 from exporter.answers.check_exporter import findings_of
 from exporter.cli import main
 from exporter.model import Snapshot
+from tests.agent.simulation.clock import START, ManualClock
 from tests.agent.web.serving import serving
-from tests.scenario.clock import START, ManualClock
 
 TROUBLE = str(Path(__file__).parents[2] / "examples/demo/trouble.yaml")
 

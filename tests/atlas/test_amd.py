@@ -7,10 +7,10 @@ from typing import Any
 
 from exporter.agent.sources.gpus.amd.amdsource import AmdSource
 from exporter.agent.sources.gpus.amd.kfd import read_topology
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.gpus.amd.node import DEMAND
 from tests.agent.sources.gpus.amd.trees import put
 from tests.agent.sources.gpus.drm.machine import Machine
-from tests.scenario.clock import ManualClock
 
 MI350X: Mapping[str, Any] = json.loads((Path(__file__).parent / "amd/mi350x-vf.json").read_text())
 PCI = "0000:83:00.0"

@@ -18,11 +18,11 @@ from exporter.model import (
     Snapshot,
 )
 from tests.agent.collector.sources import SetPods, SetProcesses
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.gpus.nvml.node import Node
 from tests.atlas.boards import MIB, START, USUAL_S, Board, boards, device, garbage, scenario
 from tests.fakenvml.scenario import Gpu, Process, Scenario, Work
 from tests.rows import Row, rows_of
-from tests.scenario.clock import ManualClock
 
 SECOND = 10**9
 BOARDS = boards()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from tests.agent.simulation.clock import SECOND, START
 from tests.autoscaling.adapter import EXAMPLES, Rule, discovered, rules
 from tests.pages import Scraped, pages
-from tests.scenario.clock import SECOND, START
 from tests.store import Store, Target
 
 SCENARIO = str(Path(__file__).parent / "node.yaml")

@@ -8,10 +8,10 @@ from benchmarks.accuracy.report import Found, missed, of, quality, table, within
 from benchmarks.accuracy.run import BEGIN_S, Error, run
 from benchmarks.accuracy.scenarios import CASES, JOBS, Case
 from benchmarks.accuracy.summary import summary
+from exporter.agent.simulation.description import SampleRule
+from exporter.agent.simulation.load_scenario import describe
 from exporter.model import ContainerKey, Sample
-from exporter.simulation.description import SampleRule
-from exporter.simulation.load_scenario import describe
-from tests.scenario.truth import truth_of
+from tests.agent.simulation.truth import truth_of
 
 pytestmark = pytest.mark.timeout(900)  # the first of those that need all runs waits for them
 

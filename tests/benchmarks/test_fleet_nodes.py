@@ -21,8 +21,8 @@ from benchmarks.fleet.nodes import (
     troubled,
 )
 from benchmarks.fleet.serve import Fleet, application
+from exporter.agent.simulation.load_scenario import describe
 from exporter.metrics.text import Format
-from exporter.simulation.load_scenario import describe
 from tests.e2e.programs import Page
 
 BEGIN_S = 1_700_000_000

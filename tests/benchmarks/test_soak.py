@@ -16,8 +16,8 @@ from exporter.metrics.families import families_without
 from exporter.metrics.profiles import left_out
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Engines, Facts, Snapshot
+from tests.agent.simulation.clock import ManualClock
 from tests.e2e.programs import Page
-from tests.scenario.clock import ManualClock
 
 MIB, MINUTE = 1 << 20, 60 * 10**9
 LOOK = Look(0.0, 60 * MIB, 9, 7, 280_000, 70_000, 2000)

@@ -14,7 +14,7 @@ from exporter.agent.settings import load
 from exporter.agent.web.page.choice import choice_of
 from exporter.agent.web.page.nodepage import node_of
 from exporter.agent.web.page.page import page
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 DEVICE = {"model": "NVIDIA A10", "memory": "24GiB"}
 

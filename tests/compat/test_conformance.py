@@ -13,7 +13,7 @@ from exporter.agent.settings import load
 from exporter.metrics.compat.compatpage import CompatPage
 from exporter.metrics.compat.dcgm_renamed import RENAMED
 from exporter.metrics.text import Format, Renderer
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 from tests.store import Store, Target
 
 LIST = yaml.safe_load((Path(__file__).parents[2] / "docs/pages/dcgm.yaml").read_text())

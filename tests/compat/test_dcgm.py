@@ -11,7 +11,7 @@ from exporter.metrics.compat.compatpage import CompatPage, Rates
 from exporter.metrics.compat.dcgm import ALIASES
 from exporter.metrics.text import Format
 from exporter.model import Device, DeviceFacts, Sensors, Snapshot
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 from tests.snapshots import snapshot_of
 
 SECOND = 10**9

@@ -10,7 +10,7 @@ from exporter.agent.settings import load
 from exporter.metrics.compat.compatpage import CompatPage
 from exporter.metrics.text import Format
 from exporter.model import Snapshot
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 from tests.store import Store, Target
 
 # opencost/opencost, pkg/costmodel/allocation.go; newer ones group by uid as well

@@ -29,7 +29,7 @@ from exporter.model import (
     Used,
     XidCount,
 )
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 GIB = 1 << 30
 SECOND = 10**9

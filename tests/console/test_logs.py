@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from exporter.console.logs import MAX_REMEMBERED, Collapsing, LineFormatter
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 
 def record(message: str, *args: object, error: Exception | None = None) -> logging.LogRecord:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from exporter.simulation.load_scenario import shipped
+from exporter.agent.simulation.load_scenario import shipped
 from rules.generate import FOLDER
 from tests.dashboards.grafana import Ask
 from tests.e2e.programs import Exporter, Prometheus, eventually

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from exporter.agent.settings.table import BY_NAME
-from exporter.simulation.load_scenario import shipped
+from exporter.agent.simulation.load_scenario import shipped
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples/compose"

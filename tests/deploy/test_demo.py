@@ -23,7 +23,7 @@ import psutil
 import pytest
 import yaml
 
-from exporter.simulation.load_scenario import load
+from exporter.agent.simulation.load_scenario import load
 from tests.e2e.programs import eventually
 from tools.demo.access import NAMESPACE, OPERATOR, TENANT, reviews
 from tools.demo.fleet import ALERTS, GUARDED, NODES, OF_ALERT, quick

@@ -24,7 +24,7 @@ NOT_IMPORTED = {
     "exporter.agent.sources.gpus.drm": "not asked for",
     "exporter.agent.commands.record": "record's",
     "exporter.agent.recording": "record's and replay's",
-    "exporter.simulation.description": "simulates nothing",
+    "exporter.agent.simulation.description": "simulates nothing",
     "exporter.answers.top": "top's and snapshot's",
     "google.protobuf": "there is no kubelet to ask for devices, 9 MiB",
     "grpc": "likewise, 12 MiB",

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.agent.simulation.pods import shared
 from tests.e2e.programs import Exporter, Page
-from tests.scenario.pods import shared
 
 pytestmark = pytest.mark.slow
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from exporter.agent.simulation.load_scenario import load
+from exporter.agent.simulation.node import Node
 from exporter.model import ContainerKey, GroupKey
-from exporter.simulation.load_scenario import load
-from exporter.simulation.node import Node
+from tests.agent.simulation.truth import truth_of
 from tests.e2e.programs import Exporter, Page, Prometheus, eventually
 from tests.e2e.scraper import Scraper, falls, imbalances, measured_at
-from tests.scenario.truth import truth_of
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from exporter.agent.simulation.load_scenario import load
+from exporter.agent.simulation.node import Node
 from exporter.model import ContainerKey
-from exporter.simulation.load_scenario import load
-from exporter.simulation.node import Node
+from tests.agent.simulation.truth import Truth, truth_of
 from tests.e2e.programs import Exporter, Prometheus, eventually
-from tests.scenario.truth import Truth, truth_of
 
 SCRAPE_S = 5  # longer than most jobs of the scenario's namespace "batch" live
 SAMPLES_PER_SECOND = 6

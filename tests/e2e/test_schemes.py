@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from exporter.agent.simulation.load_scenario import load
+from exporter.agent.simulation.node import Node
 from exporter.model import ContainerKey
-from exporter.simulation.load_scenario import load
-from exporter.simulation.node import Node
+from tests.agent.simulation.truth import truth_of
 from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.rules.run import documented
-from tests.scenario.truth import truth_of
 
 NAME = "eight-schemes"
 WINDOW_S = 16

@@ -36,6 +36,7 @@ from exporter.apiserver.serveranswers import ApiError
 from exporter.metrics.compat import CompatPage
 from exporter.metrics.text import Format, Renderer
 from exporter.model import NodeFacts, PodTable, Reading, Snapshot
+from tests.agent.simulation.clock import SECOND, ManualClock
 from tests.agent.sources.cgroups.fakeproc import FakeProc
 from tests.agent.sources.gpus.nvml.node import Node as Nvml
 from tests.agent.sources.pods.apistate import Request, State
@@ -43,7 +44,6 @@ from tests.agent.sources.pods.devices import answer
 from tests.agent.sources.pods.documents import Document
 from tests.e2e.programs import Page
 from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
-from tests.scenario.clock import SECOND, ManualClock
 
 PATIENCE_S = 60.0
 FIRST_PID = 70_001

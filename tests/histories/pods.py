@@ -10,11 +10,11 @@ from exporter.answers.reading.feeds.prometheus import PrometheusFeed
 from exporter.answers.reading.jsonclient import HttpClient
 from exporter.answers.reading.queryapi import Prometheus
 from exporter.answers.reading.ranges import written
+from tests.agent.simulation.clock import SECOND, ManualClock
 from tests.histories.checks import Said, command
 from tests.histories.page import is_at
 from tests.histories.seen import STALE_S, Seen
 from tests.histories.values import History, Hold, Pod, at
-from tests.scenario.clock import SECOND, ManualClock
 
 WINDOW_S = 600
 _ROUNDED = 0.02  # of a card

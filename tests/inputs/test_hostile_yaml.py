@@ -8,13 +8,13 @@ import pytest
 
 from exporter.agent.settings import SettingsError
 from exporter.agent.settings import load as load_settings
+from exporter.agent.simulation import ScenarioError
+from exporter.agent.simulation.load_scenario import load as load_scenario
 from exporter.agent.web.webfile import WebFileError
 from exporter.agent.web.webfile import parse as parse_web
 from exporter.apiserver.client import read_kubeconfig
 from exporter.apiserver.kubeconfig import KubeconfigError
 from exporter.inputs.yamldocument import MAX_DEPTH, MAX_VALUES
-from exporter.simulation import ScenarioError
-from exporter.simulation.load_scenario import load as load_scenario
 
 CPU_LIMIT_S = 10.0  # a file of the most values takes a fifth of it; the bombs took minutes
 LEVELS = 26

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.simulation.load_scenario import load
-from exporter.simulation.node import Node
-from exporter.simulation.population import pod_key
+from exporter.agent.simulation.load_scenario import load
+from exporter.agent.simulation.node import Node
+from exporter.agent.simulation.population import pod_key
+from tests.agent.simulation.clock import START, ManualClock
+from tests.agent.simulation.truth import truth_of
 from tests.pages import pages
-from tests.scenario.clock import START, ManualClock
-from tests.scenario.truth import truth_of
 from tests.store import Store, Target
 
 MINUTES = 11  # ten to look at, after the first

@@ -14,9 +14,9 @@ import yaml
 from exporter.agent.web.selection import CHOICES
 from exporter.metrics.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
 from exporter.metrics.profiles import left_out
+from tests.agent.simulation.clock import SECOND, START
 from tests.pages import pages
 from tests.rules.run import RECORDING, ROOT
-from tests.scenario.clock import SECOND, START
 from tests.store import Store, Target
 
 MINUTES, SINCE = 10, 3

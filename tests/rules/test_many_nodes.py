@@ -16,12 +16,12 @@ import pytest
 import yaml
 
 from rules.generate import FOLDER
+from tests.agent.simulation.clock import SECOND, START
 from tests.autoscaling.adapter import EXAMPLES, rules
 from tests.dashboards.grafana import PATHS, fill, load, queries, resolve
 from tests.pages import pages
 from tests.rules.test_recording import RECORDING
 from tests.rules.test_runbooks import blocks
-from tests.scenario.clock import SECOND, START
 from tests.store import Store, Target
 
 ROOT = Path(__file__).parents[2]

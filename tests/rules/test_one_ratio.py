@@ -11,18 +11,18 @@ import yaml
 from exporter.agent import api
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
+from exporter.agent.simulation.load_scenario import load as load_scenario
+from exporter.agent.simulation.node import Node
 from exporter.agent.web.page import Choice, node_of, page
 from exporter.metrics.text import Format, Renderer
 from exporter.model import ContainerKey, Owner, Snapshot
-from exporter.simulation.load_scenario import load as load_scenario
-from exporter.simulation.node import Node
+from tests.agent.simulation.clock import SECOND, START, ManualClock
+from tests.agent.simulation.truth import truth_of
 from tests.answers.reading.views import find, view
 from tests.autoscaling.adapter import EXAMPLES, rules
 from tests.dashboards.grafana import FOLDER, LARGEST, fill, queries
 from tests.dashboards.grafana import load as board
 from tests.rules.test_recording import RECORDING
-from tests.scenario.clock import SECOND, START, ManualClock
-from tests.scenario.truth import truth_of
 from tests.store import Store, Target
 
 MINUTES = 8

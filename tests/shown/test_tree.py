@@ -23,7 +23,7 @@ from exporter.model import (
 )
 from exporter.shown.processtree import tree_of_snapshot
 from exporter.shown.tree import Figures, PodEntry, Tree, tree_of, visible_to
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 from tests.snapshots import container
 
 GRANTED = (Granted("koordinator"),)

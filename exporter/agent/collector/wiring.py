@@ -13,6 +13,7 @@ from exporter.agent.collector import Collector, IdlePolicy, Sources
 from exporter.agent.collector.cyclerules import cycle_rules, keep_of, rules_of
 from exporter.agent.ledger import Ledger
 from exporter.agent.settings import Complaint, Settings, examine, load
+from exporter.agent.simulation import ScenarioError
 from exporter.agent.sources.cgroups.batchpatterns import GroupPatterns
 from exporter.agent.sources.cgroups.dmem import CgroupFiles
 from exporter.agent.sources.cgroups.processcontainers import CgroupProcesses
@@ -33,7 +34,6 @@ from exporter.agent.sources.pods.reviews import ApiReviewer
 from exporter.agent.sources.polled import Polled, PollTimings
 from exporter.inputs.problems import Problem
 from exporter.model import Clock
-from exporter.simulation import ScenarioError
 
 NS = 1e9  # in a second
 ONCE_A_MINUTE = PollTimings(period_s=60)
@@ -109,11 +109,11 @@ def cgroup_root(settings: Settings) -> str:
 
 def _simulated(settings: Settings, clock: Clock) -> Sources:
     # Imported here: what a node in memory takes is not for those that run on a real one.
+    from exporter.agent.simulation.load_scenario import load as load_scenario  # noqa: PLC0415
+    from exporter.agent.simulation.node import Node  # noqa: PLC0415
     from exporter.agent.sources.cgroups.processsource import SimulatedProcesses  # noqa: PLC0415
     from exporter.agent.sources.gpus.simulated import SimulatedGpus  # noqa: PLC0415
     from exporter.agent.sources.pods.podsource import SimulatedPods  # noqa: PLC0415
-    from exporter.simulation.load_scenario import load as load_scenario  # noqa: PLC0415
-    from exporter.simulation.node import Node  # noqa: PLC0415
 
     start_unix_ns = settings.simulate_start * 10**9 or None
     if start_unix_ns is not None and clock.time_ns() - start_unix_ns > OLDEST_SCENARIO_NS:

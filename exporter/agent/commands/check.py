@@ -9,9 +9,9 @@ from argparse import ArgumentParser, Namespace
 from exporter.agent.collector.wiring import open_sources
 from exporter.agent.doctor import CheckVerdict, ReportEntry, as_json, as_text, examine, gather
 from exporter.agent.settings import Settings
+from exporter.agent.simulation import ScenarioError
 from exporter.console.output import is_terminal, say
 from exporter.console.progress import progress
-from exporter.simulation import ScenarioError
 
 logger = logging.getLogger(__name__)
 

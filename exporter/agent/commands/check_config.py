@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from exporter.agent.collector.wiring import examine_settings
 from exporter.agent.settings import Settings, unknown_variables
+from exporter.agent.simulation import ScenarioError
+from exporter.agent.simulation.load_scenario import load as load_scenario
 from exporter.agent.web import WebConfig, WebFileError
 from exporter.apiserver.client import read_kubeconfig
 from exporter.apiserver.kubeconfig import KubeconfigError
@@ -18,8 +20,6 @@ from exporter.console.commandline import Refusal
 from exporter.console.output import say
 from exporter.inputs.problems import Problem, ValuePlace
 from exporter.shown.words import plural
-from exporter.simulation import ScenarioError
-from exporter.simulation.load_scenario import load as load_scenario
 
 FORMS = ("text", "json")
 _UNUSABLE = 2

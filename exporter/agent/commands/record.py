@@ -24,6 +24,7 @@ from exporter.agent.recording.recordedcycle import FORMAT, Cycle, Head
 from exporter.agent.recording.recorder import Recorder
 from exporter.agent.recording.settings import disguised, recordable
 from exporter.agent.settings import Settings
+from exporter.agent.simulation import ScenarioError
 from exporter.agent.sources.gpus.gpusource import RestartRequiredError
 from exporter.console.commandline import argument
 from exporter.console.output import OutputError, binary, warn
@@ -33,7 +34,6 @@ from exporter.inputs.values import count
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import SECOND_NS, Clock, Snapshot
-from exporter.simulation import ScenarioError
 
 logger = logging.getLogger(__name__)
 

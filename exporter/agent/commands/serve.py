@@ -20,6 +20,7 @@ from exporter.agent.collector.wiring import make_collector, open_for_agent, open
 from exporter.agent.commands import garbage
 from exporter.agent.commands.reload import Reloader
 from exporter.agent.settings import Settings
+from exporter.agent.simulation import ScenarioError
 from exporter.agent.sources.pods.podfactory import node_name
 from exporter.agent.web import (
     BindError,
@@ -36,7 +37,6 @@ from exporter.metrics.compat import CompatPage
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Renderer
 from exporter.model import Clock
-from exporter.simulation import ScenarioError
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,8 @@ from functools import cache
 from exporter.agent.collector import Collector, Sources
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.agent.sources.pods.podsource import SimulatedPods
@@ -26,11 +28,9 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
 from tests.agent.collector.bench import CID, DEVICE, SECOND, Bench
-from tests.scenario.clock import ManualClock
-from tests.scenario.pods import shared
+from tests.agent.simulation.clock import ManualClock
+from tests.agent.simulation.pods import shared
 
 HOSTILE = (
     "<script>alert(1)</script>",

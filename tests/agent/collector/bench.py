@@ -17,8 +17,8 @@ from exporter.model import (
     Window,
 )
 from tests.agent.collector.sources import SetGpus, SetPods, SetProcesses
+from tests.agent.simulation.clock import ManualClock
 from tests.rows import Row, rows_of
-from tests.scenario.clock import ManualClock
 
 SECOND = 1_000_000_000
 CID = "a" * 64

@@ -2,14 +2,14 @@
 
 from exporter.agent.collector import Collector, Sources
 from exporter.agent.ledger import Ledger
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.model import ContainerKey, ProcessSample, Unattributed
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
-from tests.scenario.clock import SECOND, ManualClock
-from tests.scenario.nodes import pod, process
+from tests.agent.simulation.clock import SECOND, ManualClock
+from tests.agent.simulation.nodes import pod, process
 
 SILENT_S = 60
 KEY = ContainerKey("n", "p", "c")

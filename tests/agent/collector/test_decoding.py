@@ -30,7 +30,7 @@ from exporter.model import (
     Unmeasured,
 )
 from tests.agent.collector.bench import POD, SECOND, Bench
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 NODE = NodeFacts(devices=(Device("GPU-0", 0, "nvidia"),))
 MINE, OTHER = "mallory", "ml"

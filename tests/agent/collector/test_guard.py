@@ -5,7 +5,7 @@ import pytest
 from exporter.agent.collector.polling import Guard
 from exporter.model import Device, DeviceReading, DeviceState, SourceStatus
 from tests.agent.collector.sources import SetGpus
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 
 def test_a_detail_of_which_only_the_numbers_change_is_told_once(

@@ -9,18 +9,18 @@ import pytest
 from exporter.agent.collector import Collector, Sources
 from exporter.agent.collector.wiring import make_collector
 from exporter.agent.settings import load
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
+from exporter.agent.simulation.population import pod_key
 from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.agent.sources.node.nodesource import StaticNodeSource
 from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.answers.bill.parts import NOBODY, USE, CardStep, Had, Payer, divide
 from exporter.model import ContainerHolding
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
-from exporter.simulation.population import pod_key
-from tests.scenario.clock import SECOND, START, ManualClock
-from tests.scenario.pods import gpu_uuid, shared
-from tests.scenario.truth import truth_of
+from tests.agent.simulation.clock import SECOND, START, ManualClock
+from tests.agent.simulation.pods import gpu_uuid, shared
+from tests.agent.simulation.truth import truth_of
 
 PODS, SECONDS = 42, 172
 SHARE = 0.25

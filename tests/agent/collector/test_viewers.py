@@ -5,12 +5,12 @@ from exporter.agent.collector.cyclerules import cycle_rules
 from exporter.agent.collector.viewers import Viewers
 from exporter.agent.ledger import Ledger
 from exporter.agent.settings import load
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.agent.sources.pods.podsource import SimulatedPods
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 SECOND = 10**9
 

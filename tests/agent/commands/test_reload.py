@@ -12,7 +12,7 @@ from exporter.agent.commands.reload import Reloader
 from exporter.agent.settings import TABLE, Settings, load
 from exporter.model import LastReload
 from tests.agent.settings.test_precedence import VALUES, read
-from tests.scenario.clock import SECOND, START, ManualClock
+from tests.agent.simulation.clock import SECOND, START, ManualClock
 
 
 @dataclass

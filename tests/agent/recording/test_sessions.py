@@ -19,6 +19,8 @@ from exporter.agent.recording.file import RecordingReader, RecordingWriter
 from exporter.agent.recording.names import Pseudonyms
 from exporter.agent.recording.recordedcycle import Cycle
 from exporter.agent.settings import Settings, load
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.gpusource import RestartRequiredError
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
@@ -48,13 +50,11 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
 from tests.agent.collector.bench import CID, PLACED, POD, Bench
 from tests.agent.collector.sources import SetGpus, SetPods, SetProcesses
+from tests.agent.simulation.clock import ManualClock
+from tests.agent.simulation.nodes import A10, SCENARIOS
 from tests.rows import rows_of
-from tests.scenario.clock import ManualClock
-from tests.scenario.nodes import A10, SCENARIOS
 
 SECOND = 10**9
 FORMS = tuple(Format)

@@ -13,9 +13,9 @@ from exporter.apiserver.client import connect, from_kubeconfig
 from exporter.inputs.values import Address
 from exporter.model import Snapshot
 from tests.agent.api.nodes import demo
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
 from tests.agent.web.serving import PATIENCE_S, Answer, Site, serving
-from tests.scenario.clock import ManualClock
 
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - who is let in is the test
 GET_PAGE = ("get", "/mgpu-exporter/page")

@@ -27,7 +27,7 @@ from exporter.agent.web import (
 from exporter.inputs.values import Address
 from exporter.metrics.text import Renderer
 from exporter.model import Snapshot
-from tests.scenario.clock import START, ManualClock
+from tests.agent.simulation.clock import START, ManualClock
 
 PATIENCE_S = 60
 LOOPBACK = Address("127.0.0.1", 0)

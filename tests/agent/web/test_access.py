@@ -17,9 +17,9 @@ from exporter.agent.web.access import TokenBucket
 from exporter.agent.web.webfile import RateLimit
 from exporter.inputs.values import Address
 from exporter.model import Snapshot, SourceStatus
+from tests.agent.simulation.clock import SECOND, ManualClock
 from tests.agent.web.conftest import Pki
 from tests.agent.web.serving import PATIENCE_S, Answer, answer, serving
-from tests.scenario.clock import SECOND, ManualClock
 
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - what is tested
 HASH = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()

@@ -8,8 +8,8 @@ import pytest
 from exporter.model import Snapshot
 from tests.agent.api.nodes import HOSTILE, demo, hostile
 from tests.agent.api.validation import validate
+from tests.agent.simulation.clock import SECOND
 from tests.agent.web.serving import Site, serving
-from tests.scenario.clock import SECOND
 
 CHAT = "/api/v1/pods/inference/chat-7b-6c9f7d9c5b-x2lqz"
 SNAPSHOT = "/api/v1/snapshot"

@@ -13,9 +13,9 @@ from exporter.agent.collector import Pulse
 from exporter.agent.web import ClientLimits
 from exporter.agent.web.health import alive
 from exporter.metrics.text import Renderer
+from tests.agent.simulation.clock import SECOND, START, ManualClock
 from tests.agent.web.serving import Answer, FakeCollector, Site, answer, serving
 from tests.agent.web.test_pages import CountingRenderer
-from tests.scenario.clock import SECOND, START, ManualClock
 from tests.snapshots import with_every_family
 
 REQUEST = b"HEAD /-/ready HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -11,8 +11,8 @@ from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
 from exporter.agent.web import HttpServer, Pages, listen, make_app
 from exporter.inputs.values import Address
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.web.browser import LIVE, Tab, browsing
-from tests.scenario.clock import ManualClock
 
 ROOT = Path(__file__).parents[3]
 SCENARIOS = {

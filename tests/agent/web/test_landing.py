@@ -9,8 +9,8 @@ from exporter import __version__
 from exporter.agent.web.landing import CONTENT_SECURITY_POLICY, landing
 from exporter.inputs.values import Address
 from exporter.model import Snapshot, SourceStatus
+from tests.agent.simulation.clock import SECOND
 from tests.agent.web.serving import serving
-from tests.scenario.clock import SECOND
 
 HOSTILE = "<script>alert('x')</script>\"&"
 SOURCES = (

@@ -9,8 +9,8 @@ import pytest
 from exporter.agent.web import BindError, HttpServer, Pages, WebConfig, listen, make_app
 from exporter.agent.web.listening import is_local
 from exporter.inputs.values import Address
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.web.serving import LOOPBACK, FakeCollector, settings
-from tests.scenario.clock import ManualClock
 
 
 def test_a_name_and_both_families_can_be_listened_on() -> None:

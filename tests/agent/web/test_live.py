@@ -38,8 +38,8 @@ from exporter.shown.marks import MAKE_ROOM, MarkKind
 from exporter.shown.processtree import tree_of_snapshot
 from exporter.shown.words import memory
 from tests.agent.api.nodes import HOSTILE, crowded, demo, failing, hostile
+from tests.agent.simulation.clock import SECOND
 from tests.agent.web.serving import PATIENCE_S, Site, serving
-from tests.scenario.clock import SECOND
 from tests.snapshots import container, snapshot_of
 
 ROOT = Path(__file__).parents[3]

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from exporter.agent.api import About
+from exporter.agent.simulation.load_scenario import shipped
 from exporter.agent.web.page import Choice, node_of, page
 from exporter.agent.web.page.entries import key_of
 from exporter.metrics.text import Format, Renderer
@@ -21,7 +22,6 @@ from exporter.model import (
     Snapshot,
 )
 from exporter.shown.words import held_of, percent
-from exporter.simulation.load_scenario import shipped
 from tests.agent.api.nodes import demo
 from tests.agent.collector.bench import CID, DEVICE, Bench
 from tests.snapshots import snapshot_of

@@ -12,8 +12,8 @@ from exporter.metrics.compat import CompatPage
 from exporter.metrics.families import FAMILIES, LEVELS, families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot
+from tests.agent.simulation.clock import SECOND, ManualClock
 from tests.agent.web.serving import FakeCollector
-from tests.scenario.clock import SECOND, ManualClock
 from tests.snapshots import with_every_family
 
 

@@ -17,6 +17,7 @@ from exporter.agent import api
 from exporter.agent.api import About
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
+from exporter.agent.simulation.load_scenario import shipped
 from exporter.agent.web.page.choice import choice_of
 from exporter.agent.web.page.nodepage import node_of
 from exporter.agent.web.page.page import page
@@ -26,8 +27,7 @@ from exporter.answers.reading.feeds.overview import Line, LineKind
 from exporter.model import Snapshot
 from exporter.shown.processtree import tree_of_snapshot
 from exporter.shown.tree import DeviceEntry, visible_to
-from exporter.simulation.load_scenario import shipped
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 SECONDS = range(10, 100, 11)
 CLOSE = 1e-9

@@ -14,10 +14,10 @@ from exporter.agent.web.verdicts import Client
 from exporter.agent.web.views import namespaces_of
 from exporter.model import Facts, NamespaceFacts, PodFacts, Right, Subject
 from tests.agent.api.nodes import demo
+from tests.agent.simulation.clock import SECOND, ManualClock
 from tests.agent.sources.pods.apistate import Account
 from tests.agent.web.reviewing import EVERYWHERE, SNAPSHOT, Guarded, ask, bearer, of, user
 from tests.agent.web.serving import PATIENCE_S, Site, serving
-from tests.scenario.clock import SECOND, ManualClock
 
 EXTRA = "authentication.kubernetes.io/credential-id"
 

@@ -9,9 +9,9 @@ from exporter.agent.web.selection import Selection, SelectionError, select, sele
 from exporter.metrics.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
 from exporter.metrics.text import Format
 from exporter.model import ContainerKey, HeldMemory
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.web.serving import serving
 from tests.agent.web.test_pages import CountingRenderer
-from tests.scenario.clock import ManualClock
 from tests.snapshots import container, snapshot_of, with_every_family
 
 DEVICE_UP = "mgpu_device_up"

@@ -25,10 +25,10 @@ from exporter.answers.bill.parts import METHODS, Part
 from exporter.cli import main
 from exporter.metrics.text import Format, Renderer
 from rules.generate import FOLDER as RULES
+from tests.agent.simulation.clock import ManualClock
 from tests.dashboards.grafana import FOLDER as BOARDS
 from tests.dashboards.grafana import fill, queries, resolve
 from tests.dashboards.grafana import load as board
-from tests.scenario.clock import ManualClock
 from tests.store import Store, Target
 
 POD = """

@@ -24,10 +24,10 @@ from exporter.answers.reading.jsonclient import HttpClient
 from exporter.apiserver.client import from_kubeconfig
 from exporter.httpclient import NoAnswerError
 from exporter.shown.tree import DeviceEntry, Tree
+from tests.agent.simulation.clock import ManualClock
 from tests.answers.kubectl.cluster import Cluster, pod
 from tests.answers.reading.test_remote import Server
 from tests.e2e.programs import Exporter
-from tests.scenario.clock import ManualClock
 from tests.store import Store, Target
 
 LABELS = {"app.kubernetes.io/name": "mgpu-exporter"}

@@ -23,11 +23,11 @@ from exporter.answers.reading.queryapi import Prometheus
 from exporter.answers.why.sentences import sentences
 from exporter.answers.why.seriescase import SeriesCase
 from exporter.cli import main
+from tests.agent.simulation.clock import SECOND, START, ManualClock
 from tests.autoscaling.adapter import EXAMPLES, discovered, rules
 from tests.dashboards.grafana import PATHS, fill, load, panels, queries, resolve
 from tests.pages import SCRAPE_S, Scraped, pages
 from tests.rules.run import RECORDING
-from tests.scenario.clock import SECOND, START, ManualClock
 from tests.store import Store, Target
 from tests.worlds import REPORTED, WORLDS, World
 

@@ -10,6 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.gpus.amd.amdboard import UNDER_PARTITIONS
 from exporter.agent.sources.gpus.amd.amddevice import (
     COMPUTE,
@@ -45,7 +46,6 @@ from exporter.model import (
     Window,
     XidCount,
 )
-from exporter.simulation.node import Node
 
 logger = logging.getLogger(__name__)
 

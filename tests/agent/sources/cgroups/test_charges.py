@@ -21,7 +21,7 @@ from exporter.model import (
     PodTable,
     ProcessMemory,
 )
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 GIB = 1 << 30
 KEY = "drm/0000:03:00.0/vram0"

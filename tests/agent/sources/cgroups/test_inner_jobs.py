@@ -23,8 +23,8 @@ from exporter.model import (
     ProcessInfo,
     Unit,
 )
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.cgroups.fakeproc import FakeProc
-from tests.scenario.clock import ManualClock
 
 UID, CID = "4a163a05-439d-484b-8e53-2968bc15824f", "c" * 64
 CONTAINER = f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{CID}.scope"

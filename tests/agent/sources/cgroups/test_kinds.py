@@ -16,7 +16,7 @@ from exporter.model import (
     Unattributed,
     Unit,
 )
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 ID = "0123456789abcdef" * 4
 POD = "3c1a5e64-1a75-4a39-8d02-6a3c5b5a6d1e"

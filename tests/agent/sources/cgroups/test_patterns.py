@@ -17,8 +17,8 @@ from exporter.agent.sources.cgroups.batchpatterns import (
 from exporter.agent.sources.cgroups.layout import best_identity, cgroup_paths, kinds_of, parse_path
 from exporter.agent.sources.cgroups.processcontainers import CgroupProcesses
 from exporter.model import GroupKey, GroupPattern, Owner, PodTable, Unattributed, Unit
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.cgroups.fakeproc import FakeProc
-from tests.scenario.clock import ManualClock
 
 ID = "cde6dfaf5007ed65aad2d6aed72af91b0f3d95813492f773286e29ae145d20f4"
 SLOT = "condor_var_lib_condor_execute_slot1_3@node7.example.org"

@@ -12,9 +12,9 @@ import pytest
 
 from exporter.agent.sources.cgroups.processcontainers import CgroupProcesses
 from exporter.model import CgroupIdentity, ProcessInfo, Unattributed, Unit, Unmeasured
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.cgroups.fakeproc import PF_EXITING, FakeProc
 from tests.agent.sources.cgroups.names import container_path, new_container_id, new_uid, pod_path
-from tests.scenario.clock import ManualClock
 
 UID, OTHER_UID = new_uid(), new_uid()
 ID, OTHER_ID = new_container_id(), new_container_id()

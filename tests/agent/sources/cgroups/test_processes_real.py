@@ -10,9 +10,9 @@ import pytest
 
 from exporter.agent.sources.cgroups.processcontainers import CgroupProcesses
 from exporter.model import CgroupIdentity, Unattributed
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.cgroups.names import container_path, new_container_id, new_uid
 from tests.agent.sources.cgroups.real import RealCgroups, real_cgroups
-from tests.scenario.clock import ManualClock
 
 pytestmark = pytest.mark.root
 

@@ -4,8 +4,8 @@ import pytest
 
 from exporter.agent.sources.gpus.amd.amdsource import AmdSource
 from exporter.agent.sources.gpus.gpufactory import nvidia_missed
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.gpus.amd.trees import MI210, Tree, put
-from tests.scenario.clock import ManualClock
 
 
 def test_a_source_that_nobody_misses_is_absent_while_it_is_down_without_a_device(

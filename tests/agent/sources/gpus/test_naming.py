@@ -4,15 +4,15 @@ from collections import Counter
 
 import pytest
 
+from exporter.agent.simulation.description import SampleRule
 from exporter.agent.sources.gpus.sample_attribution import REMEMBERED_NS, NamingEvidence
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.model import Engines, Naming, ProcessActivity, Sample
-from exporter.simulation.description import SampleRule
+from tests.agent.simulation.clock import ManualClock
+from tests.agent.simulation.nodes import node, process
 from tests.agent.sources.gpus.cursor import Cursor
 from tests.agent.sources.gpus.known import known
 from tests.agent.sources.gpus.test_window import PERIOD, Ring, begun, row, taken
-from tests.scenario.clock import ManualClock
-from tests.scenario.nodes import node, process
 
 SECOND = 10**9
 

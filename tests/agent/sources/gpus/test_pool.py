@@ -7,7 +7,7 @@ from threading import Event, Thread, current_thread, get_ident
 import pytest
 
 from exporter.agent.sources.gpus.pool import ALONE_RUNS, SHARED_TIMEOUT_S, DeviceWorkers, Stuck
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 PATIENT, HASTY = 60.0, 0.05
 LONG = 1.0  # waited for to the end

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.agent.simulation.ring import RingSample
 from exporter.agent.sources.gpus.sample_attribution import (
     SampleSpan,
     attribute_samples,
 )
 from exporter.model import ProcessSample
-from exporter.simulation.ring import RingSample
+from tests.agent.simulation.clock import ManualClock
+from tests.agent.simulation.nodes import SCENARIOS, node
 from tests.agent.sources.gpus.known import known
-from tests.scenario.clock import ManualClock
-from tests.scenario.nodes import SCENARIOS, node
 
 SAMPLE_NS = 1_000  # so that a percent is ten
 NOBODY = 0

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from exporter.agent.simulation.description import Fault
+from exporter.agent.simulation.load_scenario import describe, load
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.gpus.gpusource import GpuSource
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.model import (
@@ -16,13 +19,10 @@ from exporter.model import (
     Window,
     XidCount,
 )
-from exporter.simulation.description import Fault
-from exporter.simulation.load_scenario import describe, load
-from exporter.simulation.node import Node
+from tests.agent.simulation.clock import START, ManualClock
+from tests.agent.simulation.nodes import node, pod, process
+from tests.agent.simulation.truth import truth_of
 from tests.agent.sources.gpus.known import known
-from tests.scenario.clock import START, ManualClock
-from tests.scenario.nodes import node, pod, process
-from tests.scenario.truth import truth_of
 
 
 def _gpus(**scenario: Any) -> tuple[SimulatedGpus, Node, ManualClock]:

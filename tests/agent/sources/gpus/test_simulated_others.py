@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.model import DeviceReading, Methods, ProcessMemory, Unmeasured, Window
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
+from tests.agent.simulation.clock import START, ManualClock
+from tests.agent.simulation.nodes import process
+from tests.agent.simulation.truth import truth_of
 from tests.agent.sources.gpus.known import known
-from tests.scenario.clock import START, ManualClock
-from tests.scenario.nodes import process
-from tests.scenario.truth import truth_of
 
 GIB = 1 << 30
 BOARD = {"model": "AMD Instinct MI300X OAM", "memory": "192GiB", "vendor": "amd"}

@@ -9,9 +9,9 @@ import pytest
 from exporter.agent.sources.groups.containers import RENAMED_NS, ContainerNames, sockets_of
 from exporter.agent.sources.groups.engine import LARGEST_ANSWER
 from exporter.model import CgroupIdentity, GroupKey, GroupMembers, Unit
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.groups.engines import Engine, serving, short_folder
 from tests.agent.sources.node.asking import Asking
-from tests.scenario.clock import ManualClock
 
 A, B = "a" * 64, "b" * 64
 STRANGER = Unit("user", "4321", uid=4321)

@@ -27,9 +27,9 @@ from exporter.agent.sources.groups.groupowners import (
     slurm_account,
 )
 from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMembers, Unit
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.cgroups.fakeproc import FakeProc
 from tests.agent.sources.groups.engines import until
-from tests.scenario.clock import ManualClock
 
 JOB = CgroupIdentity(unit=Unit("slurm", "211", "0"))
 JOB_V1 = CgroupIdentity(unit=Unit("slurm", "211", "0", 0))

@@ -26,9 +26,9 @@ from exporter.model import (
 )
 from tests.agent.collector.bench import DEVICE, SECOND
 from tests.agent.collector.sources import SetGpus, SetPods
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.cgroups.fakeproc import FakeProc
 from tests.rows import rows_of
-from tests.scenario.clock import ManualClock
 
 HUB = "/system.slice/jupyterhub.service"
 SLICE = "/user.slice/user-1000.slice/session-3.scope"

@@ -7,8 +7,8 @@ from exporter.agent.sources.node.nodesource import (
     merged,
 )
 from exporter.model import ClaimedDevice, Device, Grant, NodeFacts, OfferedDevice
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.node.pods import table
-from tests.scenario.clock import ManualClock
 
 FULL = NodeFacts(
     labels={"a": "1"},

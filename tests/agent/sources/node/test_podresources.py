@@ -10,12 +10,12 @@ import pytest
 from exporter.agent.sources.node.kubeletcalls import MAX_ANSWER, Kubelet, KubeletError
 from exporter.agent.sources.node.podresources import PodResources, open_pod_resources
 from exporter.model import ClaimedDevice, ClaimRef, Grant, NodeFacts, Pod, PodTable
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.node.asking import PATIENT, Asking
 from tests.agent.sources.node.kubeletserver import KubeletServer
 from tests.agent.sources.node.messages import claim, container, devices, field, holding, recorded
 from tests.agent.sources.node.messages import pod as entry
 from tests.agent.sources.node.pods import pod, table, unknown_to_kubelet
-from tests.scenario.clock import ManualClock
 
 TIMEOUT_S = 0.3
 UNITS = b"".join(devices("example.com/memory", f"GPU-1-_-{n}") for n in range(30_000))

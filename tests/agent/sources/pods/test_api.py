@@ -10,10 +10,10 @@ import pytest
 from exporter.agent.sources.pods.podreader import ReaderTimings
 from exporter.agent.sources.pods.podtable import GRACE_NS
 from exporter.model import NodeFacts
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.pods.apiserver import ApiServer
 from tests.agent.sources.pods.documents import container_id, node_document, pod_document
 from tests.agent.sources.pods.watching import PATIENCE_S, QUICK, Watching, connector
-from tests.scenario.clock import ManualClock
 
 
 def test_it_lists_this_nodes_pods_from_the_servers_memory_and_watches_from_there(

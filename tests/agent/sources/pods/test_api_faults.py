@@ -8,10 +8,10 @@ import pytest
 from exporter.agent.sources.pods.podreader import ReaderTimings
 from exporter.apiserver.client import connect, from_kubeconfig
 from exporter.apiserver.serveranswers import ApiError
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
 from tests.agent.sources.pods.documents import pod_document
 from tests.agent.sources.pods.watching import QUICK, Watching, connector
-from tests.scenario.clock import ManualClock
 
 FORBIDDEN = (
     'pods is forbidden: User "system:serviceaccount:gpu-mon:exporter" cannot list resource "pods"'

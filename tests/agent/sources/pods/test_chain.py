@@ -18,12 +18,12 @@ from exporter.agent.sources.pods.podreader import ReaderOptions
 from exporter.agent.sources.pods.podtable import GRACE_NS, indexed
 from exporter.apiserver.client import connect_kubelet
 from exporter.model import Container, NodeFacts, Pod, PodTable
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.pods.apiserver import ApiServer
 from tests.agent.sources.pods.documents import Document, pod_document
 from tests.agent.sources.pods.logs import Logs
 from tests.agent.sources.pods.watching import OFTEN, connector
 from tests.agent.sources.pods.watching import PATIENCE_S as LONG_S
-from tests.scenario.clock import ManualClock
 
 LIMITS = {"nvidia.com/gpu": "1"}
 

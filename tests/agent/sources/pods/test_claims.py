@@ -13,11 +13,11 @@ from exporter.agent.sources.pods.podtable import indexed
 from exporter.agent.sources.polled import Polled
 from exporter.model import ClaimedDevice, ClaimRef, Container, NodeFacts, Pod, PodTable
 from tests.agent.allocations.build import decoder
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.node.asking import PATIENT, Asking
 from tests.agent.sources.pods.apiserver import ApiServer
 from tests.agent.sources.pods.devices import DRIVER, claim_document, result, slice_document
 from tests.agent.sources.pods.watching import connector
-from tests.scenario.clock import ManualClock
 
 decode = decoder(SCHEME)
 

@@ -11,11 +11,11 @@ import pytest
 
 from exporter.agent.sources.pods.podtable import GRACE_NS
 from exporter.apiserver.client import KubeClient, connect_kubelet, from_service_account
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.pods.apiserver import ApiServer
 from tests.agent.sources.pods.authority import make_certificate
 from tests.agent.sources.pods.documents import pod_document
 from tests.agent.sources.pods.watching import OFTEN, Polling
-from tests.scenario.clock import ManualClock
 
 needs_openssl = pytest.mark.program("openssl")
 HASH = "33d556edd3ae8ef21980288cef77ae8b"

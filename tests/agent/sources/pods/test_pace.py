@@ -7,10 +7,10 @@ import pytest
 from exporter.agent.sources.pods.decode import decode_pod
 from exporter.agent.sources.pods.pace import MOST_NS, MOST_WAITING, Paced
 from exporter.model import SECOND_NS
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.pods.apiserver import ApiServer
 from tests.agent.sources.pods.documents import Document, container_id, pod_document
 from tests.agent.sources.pods.watching import Watching, connector
-from tests.scenario.clock import ManualClock
 
 READ_S = 0.005  # what an object of 12,000 annotations takes
 CHANGES = 300

@@ -12,8 +12,8 @@ from exporter.agent.sources.pods.logfilepods import FilePods
 from exporter.agent.sources.pods.podreader import PodThread, ReaderOptions, ReaderTimings
 from exporter.apiserver.client import KubeClient, connect, from_kubeconfig
 from exporter.model import PodTable
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
-from tests.scenario.clock import ManualClock
 
 R = TypeVar("R", bound=PodThread)
 

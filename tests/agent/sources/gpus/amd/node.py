@@ -5,9 +5,9 @@ from pathlib import Path
 from exporter.agent.sources.gpus.amd.amdsource import AmdSource
 from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.model import DeviceReading, Reading, Window
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.gpus.amd.trees import Board, Tree
 from tests.agent.sources.gpus.drm.machine import Machine
-from tests.scenario.clock import ManualClock
 
 DEMAND = Demand(deadline_s=10.0)
 

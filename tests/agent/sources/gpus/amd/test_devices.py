@@ -10,6 +10,7 @@ from pyfakefs.helpers import reset_ids, set_uid
 from exporter.agent.sources.gpus.amd.amddevice import AmdDevice
 from exporter.agent.sources.gpus.amd.amddiscovery import BoardNames, discover
 from exporter.model import DeviceState, Reading, Unmeasured
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.gpus.amd.node import Node
 from tests.agent.sources.gpus.amd.trees import (
     GIB,
@@ -25,7 +26,6 @@ from tests.agent.sources.gpus.amd.trees import (
     remove,
 )
 from tests.agent.sources.gpus.known import known
-from tests.scenario.clock import ManualClock
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 from exporter.agent.sources.gpus.drm.drmsource import DrmSource
 from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.model import DeviceReading, Reading
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 XE = """\
 drm-driver:\txe

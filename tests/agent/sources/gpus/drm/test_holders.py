@@ -22,9 +22,9 @@ from exporter.agent.sources.gpus.drm.holders import (
 )
 from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.model import DeviceState, Unmeasured
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.gpus.drm.machine import Machine, i915, only
 from tests.agent.sources.gpus.known import known
-from tests.scenario.clock import ManualClock
 
 PCI = "0000:03:00.0"
 AS_NOBODY = """

@@ -10,10 +10,10 @@ from exporter.agent.sources.gpus.nvml.events import XidWatch
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.xids import ACTED_ON, MAX_OTHERS, OTHER, XidCounts
 from exporter.model import DeviceState, XidCount
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.gpus.nvml.node import HASTY, START, Node, by_uuid, calls
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Gpu, Xid
-from tests.scenario.clock import ManualClock
 
 REGISTER = "nvmlDeviceRegisterEvents"
 WAIT = "nvmlEventSetWait_v2"

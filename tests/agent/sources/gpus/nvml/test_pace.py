@@ -16,9 +16,9 @@ from exporter.agent.sources.gpus.nvml.cadence import (
     ReadPhases,
 )
 from exporter.model import Reading
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.gpus.nvml.node import Node, calls
 from tests.fakenvml.scenario import Gpu, Process
-from tests.scenario.clock import ManualClock
 
 MS = 1_000_000
 FIVE_NS = 5 * SECOND

@@ -15,7 +15,7 @@ from exporter.agent.sources.gpus.nvml.nvmlprocesses import united
 from exporter.agent.sources.gpus.nvml.refusals import Backoff
 from exporter.metrics.families import BOARD
 from exporter.model import ProcessMemory
-from tests.scenario.clock import ManualClock
+from tests.agent.simulation.clock import ManualClock
 
 ROW = struct.Struct("=I")
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from exporter.agent.simulation.work import Curve, Lifetime, Work
 from exporter.model import Device, DeviceState
-from exporter.simulation.work import Curve, Lifetime, Work
 
 
 class SampleRule(StrEnum):

@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 
+from exporter.agent.simulation import ScenarioError
+from exporter.agent.simulation.description import SampleRule
+from exporter.agent.simulation.load_scenario import describe, load
+from exporter.agent.simulation.node import Node
 from exporter.inputs.mapping import MAX_PROBLEMS
 from exporter.model import Grant
-from exporter.simulation import ScenarioError
-from exporter.simulation.description import SampleRule
-from exporter.simulation.load_scenario import describe, load
-from exporter.simulation.node import Node
-from tests.scenario.clock import ManualClock
-from tests.scenario.nodes import A10, pod, process
+from tests.agent.simulation.clock import ManualClock
+from tests.agent.simulation.nodes import A10, pod, process
 
 SECOND = 10**9
 

@@ -6,13 +6,13 @@ import pytest
 
 from exporter.agent.allocations.registry import decode
 from exporter.agent.allocations.rules import Rules
+from exporter.agent.simulation.load_scenario import load, shipped
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.cgroups.layout import parse_path
 from exporter.model import ContainerKey, GroupKey, Pod, Unattributed
-from exporter.simulation.load_scenario import load, shipped
-from exporter.simulation.node import Node
-from tests.scenario.clock import SECOND, START, ManualClock
-from tests.scenario.truth import truth_of
-from tests.scenario.watched import Watched
+from tests.agent.simulation.clock import SECOND, START, ManualClock
+from tests.agent.simulation.truth import truth_of
+from tests.agent.simulation.watched import Watched
 
 MIB, GIB = 1 << 20, 1 << 30
 Limit = tuple[float | None, int | None]  # of the cores and of the memory of one device

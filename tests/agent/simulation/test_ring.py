@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.simulation.ring import DEPTH
-from tests.scenario.clock import START, ManualClock
-from tests.scenario.nodes import SCENARIOS, node, pod, process
-from tests.scenario.truth import truth_of
+from exporter.agent.simulation.ring import DEPTH
+from tests.agent.simulation.clock import START, ManualClock
+from tests.agent.simulation.nodes import SCENARIOS, node, pod, process
+from tests.agent.simulation.truth import truth_of
 
 START_US = START // 1000
 SAMPLE_US = 1_000_000 / 6

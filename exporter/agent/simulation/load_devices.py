@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from exporter.agent.simulation import identity, keys
+from exporter.agent.simulation.description import DeviceSpec
+from exporter.agent.simulation.keys import Section
 from exporter.model import FIRST_INDEX, MIG, PARTITIONED, Device
-from exporter.simulation import identity, keys
-from exporter.simulation.description import DeviceSpec
-from exporter.simulation.keys import Section
 
 SLICES = 7  # of compute that a card has which can be divided
 FIRST_BUS = {"nvidia": 0x10, "intel": 0x50, "amd": 0x90}

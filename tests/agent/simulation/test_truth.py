@@ -3,12 +3,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
 from exporter.model import ContainerKey, GroupKey, Unattributed
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
-from tests.scenario.clock import SECOND, START, ManualClock
-from tests.scenario.nodes import SCENARIOS, node, pod, process
-from tests.scenario.truth import truth_of
+from tests.agent.simulation.clock import SECOND, START, ManualClock
+from tests.agent.simulation.nodes import SCENARIOS, node, pod, process
+from tests.agent.simulation.truth import truth_of
 
 DOCKER = "4f1c6f3f0e3b2b6dd7a3a7c0f5a2d4e1b8c9d0a1f2e3c4b5a69788796a5b4c3d"
 

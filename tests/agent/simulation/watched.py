@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from exporter.agent.collector import Sources
 from exporter.agent.collector.wiring import make_collector
 from exporter.agent.settings import load
+from exporter.agent.simulation.description import Scenario
+from exporter.agent.simulation.node import Node
 from exporter.agent.sources.cgroups.processsource import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.agent.sources.node.nodesource import StaticNodeSource
 from exporter.agent.sources.pods.podsource import SimulatedPods
 from exporter.metrics.text import Format, Renderer
-from exporter.simulation.description import Scenario
-from exporter.simulation.node import Node
+from tests.agent.simulation.clock import SECOND, START, ManualClock
+from tests.agent.simulation.truth import Truth, truth_of
 from tests.e2e.programs import Page
-from tests.scenario.clock import SECOND, START, ManualClock
-from tests.scenario.truth import Truth, truth_of
 
 BEGUN_S = 20  # before the watch: samples are there, and who was to come has come
 

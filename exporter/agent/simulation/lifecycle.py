@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from exporter.model import Container, Grant, Pod, PodTable
-from exporter.simulation.description import PodSpec, Scenario
-from exporter.simulation.population import (
+from exporter.agent.simulation.description import PodSpec, Scenario
+from exporter.agent.simulation.population import (
     PodName,
     Population,
     ProcessLife,
@@ -13,7 +12,8 @@ from exporter.simulation.population import (
     pod_key,
     pod_name,
 )
-from exporter.simulation.work import Occurrence
+from exporter.agent.simulation.work import Occurrence
+from exporter.model import Container, Grant, Pod, PodTable
 
 SECOND_NS = 10**9
 BOUND_BEFORE_NS = 2 * SECOND_NS  # between the binding and the start of the containers

@@ -4,6 +4,12 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
+from exporter.agent.simulation import identity
+from exporter.agent.simulation.board import BoardMeter, has_gpm, sensors
+from exporter.agent.simulation.description import DeviceSpec, EndedRows, Scenario
+from exporter.agent.simulation.lifecycle import Lifecycle
+from exporter.agent.simulation.population import Population, ProcessLife, busy_ns, segments
+from exporter.agent.simulation.ring import SECOND_US, Ring
 from exporter.model import (
     QUANTITIES,
     Clock,
@@ -19,12 +25,6 @@ from exporter.model import (
     Sample,
     Sensors,
 )
-from exporter.simulation import identity
-from exporter.simulation.board import BoardMeter, has_gpm, sensors
-from exporter.simulation.description import DeviceSpec, EndedRows, Scenario
-from exporter.simulation.lifecycle import Lifecycle
-from exporter.simulation.population import Population, ProcessLife, busy_ns, segments
-from exporter.simulation.ring import SECOND_US, Ring
 
 COMM_LENGTH = 15  # of a process's name: the kernel's TASK_COMM_LEN without the end
 ENGINES = (*QUANTITIES, "copy")

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exporter.inputs.values import SWITCH, choice
-from exporter.simulation import keys as file_keys
-from exporter.simulation.description import ContainerSpec, DeviceSpec, PodSpec, ProcessSpec
-from exporter.simulation.keys import C, Key, P, R, Section, may, must, sections, unset
-from exporter.simulation.scenariovalues import (
+from exporter.agent.simulation import keys as file_keys
+from exporter.agent.simulation.description import ContainerSpec, DeviceSpec, PodSpec, ProcessSpec
+from exporter.agent.simulation.keys import C, Key, P, R, Section, may, must, sections, unset
+from exporter.agent.simulation.scenariovalues import (
     DURATION,
     GRANTED,
     LENGTHS,
@@ -19,7 +18,8 @@ from exporter.simulation.scenariovalues import (
     TEXTS,
     curve,
 )
-from exporter.simulation.work import FOREVER, Lifetime, Work
+from exporter.agent.simulation.work import FOREVER, Lifetime, Work
+from exporter.inputs.values import SWITCH, choice
 
 START = ("start", DURATION, "0s", "After the start of the scenario or, in a pod, of the pod.")
 FOR = ("for", LENGTHS, "for ever", "How long it lives.")

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.simulation.work import FOREVER, Curve, Lifetime, Work
+from exporter.agent.simulation.work import FOREVER, Curve, Lifetime, Work
 
 SECOND = 10**9
 WORKS = st.builds(

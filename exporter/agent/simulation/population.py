@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.simulation import identity
-from exporter.simulation.description import ContainerSpec, PodSpec, ProcessSpec, Scenario
-from exporter.simulation.identity import mix
+from exporter.agent.simulation import identity
+from exporter.agent.simulation.description import ContainerSpec, PodSpec, ProcessSpec, Scenario
+from exporter.agent.simulation.identity import mix
 
 FIRST_PID = 2001
 PIDS = 4_000_000  # below the kernel's largest pid_max, 2^22

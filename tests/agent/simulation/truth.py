@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from exporter.agent.simulation.board import idle_and_active_uj
+from exporter.agent.simulation.description import DeviceSpec
+from exporter.agent.simulation.node import Node
+from exporter.agent.simulation.population import Population, ProcessLife, pod_name, segments
 from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
-from exporter.simulation.board import idle_and_active_uj
-from exporter.simulation.description import DeviceSpec
-from exporter.simulation.node import Node
-from exporter.simulation.population import Population, ProcessLife, pod_name, segments
 
 CHUNK_NS = 10 * 10**9
 GROUPS = (  # what the paths outside pods are of; the first that is found

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import yaml
 
+from exporter.agent.simulation.work import Curve
 from exporter.inputs.valuekinds import ValueKind, duration
 from exporter.inputs.values import count, many, matching
-from exporter.simulation.work import Curve
 
 T = TypeVar("T")
 

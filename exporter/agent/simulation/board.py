@@ -8,10 +8,10 @@ its clocks for a part of that second.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from exporter.agent.simulation.description import DeviceSpec
+from exporter.agent.simulation.population import Population, busy_ns
+from exporter.agent.simulation.ring import SECOND_US
 from exporter.model import Sensors
-from exporter.simulation.description import DeviceSpec
-from exporter.simulation.population import Population, busy_ns
-from exporter.simulation.ring import SECOND_US
 
 STEP_NS = 10**9
 MAX_STEPS = 1024

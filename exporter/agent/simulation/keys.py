@@ -9,14 +9,9 @@ from typing import Any, Generic, TypeVar
 
 import yaml
 
-from exporter.inputs.mapping import Given, ListOf, Required, below, of_kind, read_mapping
-from exporter.inputs.problems import Problem, ValuePlace
-from exporter.inputs.valuekinds import StructureProblem, ValueKind
-from exporter.inputs.values import choice, count
-from exporter.inputs.yamldocument import line_of, merge, value_of
-from exporter.simulation import ScenarioError, identity
-from exporter.simulation.description import SAMPLE_PERIOD_NS, EndedRows, SampleRule
-from exporter.simulation.scenariovalues import (
+from exporter.agent.simulation import ScenarioError, identity
+from exporter.agent.simulation.description import SAMPLE_PERIOD_NS, EndedRows, SampleRule
+from exporter.agent.simulation.scenariovalues import (
     DURATION,
     NAME,
     PROFILE,
@@ -26,7 +21,12 @@ from exporter.simulation.scenariovalues import (
     TEXTS,
     WATTS,
 )
-from exporter.simulation.work import FOREVER
+from exporter.agent.simulation.work import FOREVER
+from exporter.inputs.mapping import Given, ListOf, Required, below, of_kind, read_mapping
+from exporter.inputs.problems import Problem, ValuePlace
+from exporter.inputs.valuekinds import StructureProblem, ValueKind
+from exporter.inputs.values import choice, count
+from exporter.inputs.yamldocument import line_of, merge, value_of
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -4,9 +4,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
-from tests.scenario.clock import START, ManualClock
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
+from tests.agent.simulation.clock import START, ManualClock
 
 A10 = {"model": "NVIDIA A10", "memory": "24GiB", "idle_power": 20, "max_power": 150}
 

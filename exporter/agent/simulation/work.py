@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from exporter.simulation.identity import mix
+from exporter.agent.simulation.identity import mix
 
 FOREVER = 1 << 62
 HALF_WORD = 1 << 32

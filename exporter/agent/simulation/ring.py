@@ -8,10 +8,17 @@ ctrl2080gpumon.h, since 525.53). Per-process utilisation is an average over thos
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from exporter.agent.simulation import identity
+from exporter.agent.simulation.description import SAMPLE_PERIOD_NS, SampleRule
+from exporter.agent.simulation.population import (
+    Population,
+    ProcessLife,
+    Segment,
+    cut,
+    running,
+    segments,
+)
 from exporter.model import QUANTITIES, ProcessSample
-from exporter.simulation import identity
-from exporter.simulation.description import SAMPLE_PERIOD_NS, SampleRule
-from exporter.simulation.population import Population, ProcessLife, Segment, cut, running, segments
 
 DEPTH = 72
 SECOND_US = 1_000_000

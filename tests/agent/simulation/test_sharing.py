@@ -2,9 +2,9 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.population import Population, busy_ns, cut, segments
-from tests.scenario.nodes import A10, SCENARIOS, process
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.population import Population, busy_ns, cut, segments
+from tests.agent.simulation.nodes import A10, SCENARIOS, process
 
 SECOND = 10**9
 

@@ -5,15 +5,15 @@ from io import TextIOWrapper
 
 import yaml
 
+from exporter.agent.simulation import ScenarioError, keys
+from exporter.agent.simulation.description import EndedRows, Fault, SampleRule, Scenario
+from exporter.agent.simulation.keys import Section
+from exporter.agent.simulation.load_devices import read_devices
+from exporter.agent.simulation.load_pods import below, read_pods, read_process
 from exporter.inputs import yamldocument
 from exporter.inputs.files import opened
 from exporter.inputs.yamldocument import YamlError
 from exporter.model import DeviceState
-from exporter.simulation import ScenarioError, keys
-from exporter.simulation.description import EndedRows, Fault, SampleRule, Scenario
-from exporter.simulation.keys import Section
-from exporter.simulation.load_devices import read_devices
-from exporter.simulation.load_pods import below, read_pods, read_process
 
 LARGEST_FILE = 1 << 20
 FAULTS = {
@@ -25,7 +25,7 @@ FAULTS = {
 
 def shipped() -> tuple[str, ...]:
     """Names of the scenarios that come with the exporter."""
-    folder = files("exporter.simulation").joinpath("shipped")
+    folder = files("exporter.agent.simulation").joinpath("shipped")
     return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml")))
 
 
@@ -38,7 +38,7 @@ def load(name_or_path: str) -> Scenario:
     """
     try:
         if name_or_path in shipped():
-            folder = files("exporter.simulation").joinpath("shipped")
+            folder = files("exporter.agent.simulation").joinpath("shipped")
             text = folder.joinpath(f"{name_or_path}.yaml").read_text(encoding="utf-8")
         else:
             with TextIOWrapper(opened(name_or_path), encoding="utf-8") as file:

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
+from exporter.agent.simulation.load_scenario import describe
+from exporter.agent.simulation.node import Node
 from exporter.model import Pod, PodTable
-from exporter.simulation.load_scenario import describe
-from exporter.simulation.node import Node
-from tests.scenario.clock import START, ManualClock
-from tests.scenario.nodes import A10, node, pod, process
+from tests.agent.simulation.clock import START, ManualClock
+from tests.agent.simulation.nodes import A10, node, pod, process
 
 UID = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
