@@ -32,7 +32,7 @@ FOLDER = Path(__file__).parent
 OFF = "off-kubernetes.md"
 POLICY = FOLDER.parent / "SECURITY.md"
 RESULTS = FOLDER.parent / "benchmarks" / "cost" / "results.md"
-KEYS = str(Path(exporter.__file__).parent / "simulation" / "README.md")
+KEYS = str(Path(exporter.__file__).parent / "agent" / "simulation" / "README.md")
 WORDS = str(Path(exporter.__file__).parent / "agent" / "web" / "page" / "glossary.json")
 
 
