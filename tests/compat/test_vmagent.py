@@ -9,12 +9,12 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from tests.scenario.clock import ManualClock
 
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.settings import load
 from exporter.metrics.text import Format, Renderer
 from rules.generate import FOLDER
+from tests.agent.simulation.clock import ManualClock
 from tests.e2e.programs import eventually
 from tests.store import Labels, Store, Target, parsed
 
