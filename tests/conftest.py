@@ -14,6 +14,25 @@ from hypothesis import HealthCheck, settings
 from exporter.console.logs import Collapsing
 
 MINUTE_S = 60
+# The files with the longest tests of `make test` and `make test-slow`: both name theirs at the end.
+LONGEST = (
+    "tests/answers/reading/test_hostile.py",
+    "tests/histories/test_relations.py",
+    "tests/doors/test_matrix.py",
+    "tests/answers/bill/test_three_nodes.py",
+    "tests/rules/test_recording.py",
+    "tests/answers/reading/test_worlds.py",
+    "tests/rules/test_left_out.py",
+    "tests/rules/test_many_nodes.py",
+    "tests/agent/web/test_axe.py",
+    "tests/histories/test_bill.py",
+    "tests/histories/test_months.py",
+    "tests/agent/web/test_page.py",
+    "tests/alertmanager/test_delivery.py",
+    "tests/answers/reading/test_lives.py",
+    "tests/answers/bill/test_bill.py",
+    "tests/answers/why/test_why.py",
+)
 OWED = "TESTS_OWED"  # set where skipping for want of a program or right is a failure (CI)
 
 # How fast an input is made or tried is no claim of a test: a machine that is busy is no defect.
@@ -55,10 +74,16 @@ def pytest_runtest_call() -> Generator[None, None, None]:
                 logging.captureWarnings(capture=False)
 
 
+def pytest_collection() -> None:
+    """Look for no garbage while tests are collected: what is made then lives as long as the run."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Let garbage collection pass by what lives as long as the run: ten thousand tests."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -123,6 +148,13 @@ def _missing(item: pytest.Item) -> Iterator[str]:
                 yield f"the program {program}"
 
 
+def _turn(file: str) -> int:
+    """When a file's tests begin: a small number is early."""
+    if file.startswith(("tests/e2e/", "tests/deploy/")):
+        return -1
+    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The suite's own options."""
     parser.addoption("--refresh-golden", action="store_true", help="write the golden files anew")
@@ -139,9 +171,9 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is asked for by a target of its own (make image-test, make e2e).
 
-    What waits longest comes first: begun last, all but one of the workers would wait for it.
+    What takes longest comes first: begun last, all but one of the workers would wait for it.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(("tests/e2e/", "tests/deploy/")))
+    items.sort(key=lambda item: _turn(item.nodeid.partition("::")[0]))
     for asked in ("image", "long"):
         if not config.getoption(f"--{asked}"):
             left = [item for item in items if item.get_closest_marker(asked)]

@@ -130,6 +130,7 @@ def unobserved_more(facts: Facts) -> Facts:
     return replace(facts, devices=(replace(first, unobserved_ns=MINUTE), *others))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("planted", "said"),
     [

@@ -118,6 +118,7 @@ def firing(
     return {(alert.title, alert.case) for alert in found}
 
 
+@pytest.mark.slow
 @pytest.mark.program("promtool")
 @pytest.mark.parametrize(
     "moved",
@@ -147,6 +148,7 @@ def test_another_threshold_raises_what_was_quiet(
     assert firing(quiet, tmp_path, rules=rules) == set(moved)
 
 
+@pytest.mark.slow
 @pytest.mark.program("promtool")
 def test_an_xid_is_of_the_alert_whose_list_has_it(tmp_path: Path) -> None:
     def of(**values: Any) -> set[str]:
@@ -212,6 +214,7 @@ def test_the_link_to_runbooks_is_the_sites() -> None:
         assert rule["annotations"]["runbook_url"] == f"https://wiki.example.com/{name}.html#{name}"
 
 
+@pytest.mark.slow
 def test_runbooks_that_the_exporter_serves_are_about_the_alerts_node_and_gpu() -> None:
     for address in (
         "http://localhost:10045/runbooks/{alert}",
@@ -257,6 +260,7 @@ MONITOR = {"podMonitor": {"enabled": True}}
 RAW = re.compile(r'(?<![\w:"])mgpu_\w+|\{[^{}]*(?=__name__=~"mgpu)')  # what no rule recorded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chart", "jobs"),
     [
@@ -294,6 +298,7 @@ def rendered_of(chart: Mapping[str, Any]) -> list[Object]:
 FORGED = ("MgpuPodNearMemoryLimit", "MgpuContainerStarved", "MgpuXidHardware", "MgpuExporterBlind")
 
 
+@pytest.mark.slow
 @pytest.mark.program("promtool")
 @pytest.mark.parametrize(("chart", "raised_by_it"), [(MONITOR, []), ({}, sorted(FORGED))])
 def test_what_another_job_shows_of_our_series_raises_nothing(

@@ -57,6 +57,7 @@ def test_the_operator_is_told_of_each_config_map(chart: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_nothing_is_larger_than_a_cluster_takes() -> None:
     """``kubectl apply`` keeps an object in its annotations; Helm keeps a release in a Secret."""
     made = {

@@ -120,6 +120,7 @@ def target(release: str, namespace: str, values: Mapping[str, Any]) -> dict[str,
     return labels
 
 
+@pytest.mark.slow
 @kinds
 @pytest.mark.parametrize(
     "others",

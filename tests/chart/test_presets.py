@@ -71,6 +71,7 @@ def test_what_the_user_sets_goes_before_a_preset() -> None:
     assert with_files("gke").pod["priorityClassName"] == "system-node-critical"
 
 
+@pytest.mark.slow
 @presets
 def test_only_gke_is_privileged_and_there_still_as_its_own_user(preset: Preset) -> None:
     context = with_files(preset.name).container["securityContext"]

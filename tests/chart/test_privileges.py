@@ -194,6 +194,7 @@ ROOTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", ROOTS, ids=str)
 def test_root_gets_the_log_folders_only_if_somebody_asked_for_them(values: dict[str, Any]) -> None:
     """It could read the logs of all pods: they are root's, and that takes no capability."""

@@ -25,6 +25,7 @@ def pods(rendered: Rendered) -> list[dict[str, Any]]:
 # --- Secrets to pull with -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [["a", {"name": "b"}], [{"name": "a"}, {"name": "b"}], ["a", "b"]])
 def test_secrets_to_pull_with_are_names_or_objects(both: list[Any]) -> None:
     expected = [{"name": "a"}, {"name": "b"}]
@@ -57,6 +58,7 @@ def test_the_registry_that_is_given_for_all_images_is_the_proxys_too() -> None:
 # --- null -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PARTS)
 def test_a_part_with_nothing_below_it_has_its_defaults(path: str) -> None:
     given: Any = None
@@ -86,6 +88,7 @@ def alone(path: str, value: object) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", OPTIONAL)
 def test_null_unsets_what_may_be_without_a_value(path: str) -> None:
     switched = ["prometheusRule.enabled=true", "dashboards.enabled=true"]
@@ -183,6 +186,7 @@ def once(loader: Strict, node: yaml.MappingNode) -> dict[Any, Any]:
 Strict.add_constructor("tag:yaml.org,2002:map", once)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [

@@ -77,7 +77,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         yield Scraped(store, at)
 
 
-pytestmark = pytest.mark.program("prometheus")
+pytestmark = [pytest.mark.program("prometheus"), pytest.mark.slow]
 
 
 def named(entry: dict[str, Any]) -> str:

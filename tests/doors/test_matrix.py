@@ -14,6 +14,7 @@ from tests.doors.matrix import Cell, cells, control, run
 from tests.doors.nodes import NODES
 
 OF_THE_DRIVER = {"nvidia", "mig", "mps", "plugin", "claims", "annotations"}
+COSTLY = {"slurm", "amd-apu", "xe"}  # more than a second; others have the same sources
 QUICK, MORE = 388, 30  # one cell of so many
 NODE = [
     pytest.param(name, marks=[pytest.mark.program("cc")] if name in OF_THE_DRIVER else [])
@@ -65,7 +66,15 @@ def some(name: str, part: int) -> list[Cell]:
     return [cell for cell in chosen if not is_open(cell)]
 
 
-@pytest.mark.parametrize("name", NODE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            *one.values, marks=[*one.marks, *[pytest.mark.slow] * (one.values[0] in COSTLY)]
+        )
+        for one in NODE
+    ],
+)
 def test_a_sample_of_the_faults_of_a_node(name: str) -> None:
     assert [each for cell in some(name, QUICK) for each in wrong(cell)] == []
 

@@ -164,7 +164,12 @@ CHECKS = [check_order, check_label, check_foreign, check_nodes, check_days, chec
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize(
     "kind",
-    ["two_replicas", "exporter_restarts", "pod_name_again_at_once", "groups_beside_pods"],
+    [
+        pytest.param("two_replicas", marks=pytest.mark.slow),
+        "exporter_restarts",
+        "pod_name_again_at_once",
+        "groups_beside_pods",
+    ],
 )
 def test_of_fixed_histories(check: Callable[[History, int], None], kind: str) -> None:
     check(made(7, kind), 7)

@@ -47,7 +47,17 @@ def only(pods: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(pod for pod in pods if pod["pod"] == name)
 
 
-@pytest.mark.parametrize("made", [Snapshot, with_every_family, demo, crowded, hostile, failing])
+@pytest.mark.parametrize(
+    "made",
+    [
+        Snapshot,
+        with_every_family,
+        demo,
+        pytest.param(crowded, marks=pytest.mark.slow),
+        hostile,
+        failing,
+    ],
+)
 def test_every_answer_is_as_the_schema_says(made: Callable[[], Snapshot]) -> None:
     snapshot = made()
     for age_ns in (0, 60 * SECOND):

@@ -66,7 +66,9 @@ def test_no_name_of_others_is_left_anywhere(shown: set[str]) -> None:
             assert secret not in text
 
 
-@pytest.mark.parametrize("made", [demo, hostile, failing, crowded])
+@pytest.mark.parametrize(
+    "made", [demo, hostile, failing, pytest.param(crowded, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("shown", [{"inference"}, {HOSTILE[0]}, set()])
 def test_the_schema_holds(made: Callable[[], Snapshot], shown: set[str]) -> None:
     snapshot = made()

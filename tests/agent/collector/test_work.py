@@ -91,7 +91,10 @@ def ready(bench: Bench, cycles: int = 1) -> Callable[[], object]:
     return lambda: snapshot.facts
 
 
-@pytest.mark.parametrize("chosen", PODS)
+@pytest.mark.parametrize(
+    "chosen",
+    [pytest.param(one, marks=[pytest.mark.slow] * one.startswith("pods ")) for one in PODS],
+)
 def test_twice_the_pods_or_containers_take_twice_the_work(chosen: str) -> None:
     def first(count: int) -> Callable[[], object]:
         return watched(*PODS[chosen](count), POD).cycle

@@ -159,6 +159,7 @@ def test_nothing_of_the_real_names_is_in_an_anonymised_recording(path: Path) -> 
     assert not [name for name in names if name in text]
 
 
+@pytest.mark.slow
 def test_the_pages_of_an_anonymised_recording_have_the_same_figures(path: Path) -> None:
     plain, disguised = simulated(path, "demo"), simulated(path, "demo", anonymise=True)
     for _ in range(30):

@@ -451,6 +451,7 @@ def minutes_of(figure: str) -> list[str]:
     return [unescape(each).replace("\u00a0", " ") for each in found]
 
 
+@pytest.mark.slow
 def test_a_gpu_shows_its_last_hour_on_request() -> None:
     plain = html(demo(150))
     [key] = re.findall(r'value="(gpu-[^"]+)"', html(demo(150), "/?sort=name"))[:1]

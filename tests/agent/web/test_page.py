@@ -91,7 +91,17 @@ def outside_kubernetes() -> Snapshot:
     return demo(61, "hpc")
 
 
-@pytest.mark.parametrize("made", [Snapshot, demo, outside_kubernetes, failing, hostile, crowded])
+@pytest.mark.parametrize(
+    "made",
+    [
+        Snapshot,
+        demo,
+        outside_kubernetes,
+        failing,
+        hostile,
+        pytest.param(crowded, marks=pytest.mark.slow),
+    ],
+)
 def test_a_page_that_was_kept_up_to_date_is_as_one_that_was_just_opened(
     watched: Watched, made: Callable[[], Snapshot]
 ) -> None:
@@ -187,6 +197,7 @@ def test_what_is_typed_filters_and_what_is_chosen_sorts(watched: Watched) -> Non
     watched(demo(), look)
 
 
+@pytest.mark.slow
 def test_all_of_a_crowd_is_shown_on_request_and_it_stays_quick(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
@@ -316,7 +327,9 @@ def test_landmarks_tables_and_pictures_have_names(watched: Watched) -> None:
     watched(demo(), look)
 
 
-@pytest.mark.parametrize("made", [demo, mixed, failing, hostile])
+@pytest.mark.parametrize(
+    "made", [demo, pytest.param(mixed, marks=pytest.mark.slow), failing, hostile]
+)
 def test_it_fits_and_can_be_read_in_any_size_light_or_dark(
     watched: Watched, made: Callable[[], Snapshot]
 ) -> None:

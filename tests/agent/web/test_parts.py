@@ -32,7 +32,13 @@ from tests.agent.simulation.clock import ManualClock
 SECONDS = range(10, 100, 11)
 CLOSE = 1e-9
 ROUNDED = 0.0051  # of a core: a figure's last digit
-SCENARIOS = pytest.mark.parametrize("scenario", shipped())
+SCENARIOS = pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(one, marks=[pytest.mark.slow] * (one in {"eight-schemes", "hpc"}))
+        for one in shipped()
+    ],
+)
 
 
 @cache
@@ -69,6 +75,7 @@ def memory_in(device: DeviceEntry) -> int:
     return sum(filter(None, parts))
 
 
+@pytest.mark.slow
 def test_the_shipped_scenarios_have_pods_and_groups_that_end() -> None:
     ended = {
         scenario

@@ -318,6 +318,7 @@ def scraping(site: Site, tls: ssl.SSLContext, stop: threading.Event) -> Iterator
                 yield answer.status
 
 
+@pytest.mark.slow
 def test_certificates_change_under_load_without_a_lost_scrape(file: Path, pki: Pki) -> None:
     context, stop = pki.authority.client(), threading.Event()
     statuses: list[list[int | str]] = [[] for _ in range(8)]

@@ -189,6 +189,7 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
+@pytest.mark.slow
 def test_of_days_each_pod_is_billed_whole_and_few_questions_are_asked(
     days: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -202,6 +203,7 @@ def test_of_days_each_pod_is_billed_whole_and_few_questions_are_asked(
     assert used == pytest.approx({f"job-{job}": 300 for job in range(DAYS // 2400)}, abs=61)
 
 
+@pytest.mark.slow
 def test_of_days_a_card_is_billed_from_when_it_came_and_one_that_was_away_goes_on(
     days: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,6 +216,7 @@ def test_of_days_a_card_is_billed_from_when_it_came_and_one_that_was_away_goes_o
     assert ("old", "used") not in of_c
 
 
+@pytest.mark.slow
 def test_it_is_said_how_many_nodes_of_each_day_are_read_and_how_long_the_others_take(
     days: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +260,7 @@ def test_the_sum_is_the_price_of_the_cards_time_to_the_last_unit(
     assert Decimal(document["totals"]["cost"]) == sum(costs)
 
 
+@pytest.mark.slow
 def test_a_card_that_two_jobs_scrape_is_billed_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,6 +283,7 @@ def test_a_card_that_two_jobs_scrape_is_billed_once(
     assert parts(document, "GPU-b") == pytest.approx({("late", "used"): HOUR - came}, abs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [("mgpu",), ("mgpu", "again")])
 def test_a_card_whose_exporter_is_replaced_in_a_step_is_billed_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: tuple[str, ...]
@@ -299,6 +304,7 @@ def test_a_card_whose_exporter_is_replaced_in_a_step_is_billed_whole(
     assert parts(document, "GPU-a") == pytest.approx(truth, abs=2)
 
 
+@pytest.mark.slow
 def test_what_was_counted_before_the_range_is_not_billed_when_a_card_comes_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -319,6 +325,7 @@ def test_what_was_counted_before_the_range_is_not_billed_when_a_card_comes_back(
             assert parts(document, "GPU-a") == pytest.approx({("late", "used"): HOUR}, abs=1)
 
 
+@pytest.mark.slow
 def test_a_restart_in_one_cluster_is_none_in_another(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -339,6 +346,7 @@ def test_a_restart_in_one_cluster_is_none_in_another(
         assert parts(document, uuid).get(("late", "used")) == pytest.approx(HOUR, abs=15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["owner", "label:team"])
 def test_what_is_called_the_same_in_two_clusters_is_not_mixed_up(
     by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -585,6 +593,7 @@ def test_a_label_that_a_configuration_gives_makes_no_new_counter(
             assert found == pytest.approx({("team", "used"): HOUR}, abs=1)
 
 
+@pytest.mark.slow
 def test_questions_about_a_restart_of_many_exporters_are_few(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

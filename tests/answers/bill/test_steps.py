@@ -68,6 +68,7 @@ def test_the_periods_add_up_to_the_range(
         assert one.until_s <= after.since_s
 
 
+@pytest.mark.slow
 @given(st.lists(COUNTED, min_size=72, max_size=72), st.sampled_from(METHODS))
 def test_a_day_costs_the_same_in_a_bill_of_its_own(counted: list[CardStep], method: str) -> None:
     span = Span(MIDNIGHT, MIDNIGHT + 3 * DAY, HOUR)

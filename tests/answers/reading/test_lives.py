@@ -112,6 +112,11 @@ HISTORIES: dict[str, Callable[[], list[Scrape]]] = {
         *life(lambda _: [MGPU | {"k8s_cluster": "east"}], uuid="GPU-b", restart_s=2 * HOUR),
     ],
 }
+QUICK = {  # one of three kinds; the others are slow
+    "S1 a label is added",
+    "S3 a gap of 20 hours, in which the tenant changed",
+    "S5 two clusters, one restart",
+}
 UNREAD_H = {
     "S2 it is scraped from mid-range on": 2.0,
     "S3 a gap of 20 hours, in which the tenant changed": 2.0,
@@ -139,7 +144,10 @@ def billed(
     return Billed(hours, said.err)
 
 
-@pytest.mark.parametrize("history", HISTORIES)
+@pytest.mark.parametrize(
+    "history",
+    [pytest.param(one, marks=[] if one in QUICK else pytest.mark.slow) for one in HISTORIES],
+)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_only_what_was_seen_to_grow_is_billed(
     history: str, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -113,6 +113,7 @@ def test_top_prints_a_table_once_where_it_is_asked_for() -> None:
     assert LEFT_ALTERNATE_SCREEN not in screen.said
 
 
+@pytest.mark.slow
 def test_top_without_a_terminal_prints_a_table_once() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "exporter", "top", "--simulate=single"],

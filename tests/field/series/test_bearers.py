@@ -397,6 +397,7 @@ def additive(begin_s: int) -> Iterable[Scrape]:
             yield Scrape(MGPU, begin_s + second, one.page())
 
 
+@pytest.mark.slow
 def test_a_week_is_the_sum_of_its_days_to_the_last_unit(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:

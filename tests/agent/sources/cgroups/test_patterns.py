@@ -203,7 +203,7 @@ def test_no_name_takes_long() -> None:
     """A regular expression of as many wildcards would not end."""
     pattern = GroupPattern("x", "/" + "*a" * 100, "g")
     assert pattern.complaints() == []
-    began = time.perf_counter()
+    began = time.process_time()  # another process may have the core meanwhile
     assert pattern.names[0].match("a" * 255 + "b") is None
     assert pattern.names[0].match("b" * 4096) is None
-    assert time.perf_counter() - began < 0.1
+    assert time.process_time() - began < 0.1

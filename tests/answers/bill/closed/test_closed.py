@@ -88,7 +88,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield one
 
 
-@pytest.mark.parametrize("flags", BILLS)
+@pytest.mark.parametrize(
+    "flags", [*BILLS[:2], *(pytest.param(one, marks=pytest.mark.slow) for one in BILLS[2:])]
+)
 def test_a_bill_of_closed_and_open_days_is_that_of_the_store(
     made: Fleet, flags: tuple[str, ...]
 ) -> None:
