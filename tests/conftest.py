@@ -10,6 +10,9 @@ from itertools import chain
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from exporter.console.logs import Collapsing
 
@@ -28,11 +31,13 @@ LONGEST = (
     "tests/histories/test_bill.py",
     "tests/histories/test_months.py",
     "tests/agent/web/test_page.py",
-    "tests/alertmanager/test_delivery.py",
     "tests/answers/reading/test_lives.py",
     "tests/answers/bill/test_bill.py",
     "tests/answers/why/test_why.py",
 )
+# They wait for seconds of a clock and for programs, and compute for a fifth of their time.
+WAITING = ("tests/e2e/", "tests/deploy/", "tests/alertmanager/")
+WAITING_WORKER = "gw0"
 OWED = "TESTS_OWED"  # set where skipping for want of a program or right is a failure (CI)
 
 # How fast an input is made or tried is no claim of a test: a machine that is busy is no defect.
@@ -148,18 +153,40 @@ def _missing(item: pytest.Item) -> Iterator[str]:
                 yield f"the program {program}"
 
 
-def _turn(file: str) -> int:
-    """When a file's tests begin: a small number is early."""
-    if file.startswith(("tests/e2e/", "tests/deploy/")):
-        return -1
-    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The suite's own options."""
     parser.addoption("--refresh-golden", action="store_true", help="write the golden files anew")
     parser.addoption("--long", action="store_true", help="also run what takes minutes")
     parser.addoption("--image", action="store_true", help="run what builds and runs the image")
+
+
+class Beside(LoadFileScheduling):  # type: ignore[misc] - of a library without py.typed
+    """Gives one worker the files that wait and the others those that compute, while it has both.
+
+    So of three workers on two cores no two wait at once.
+    """
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        waits = node.gateway.id == WAITING_WORKER
+        own = (file for file in self.workqueue if file.startswith(WAITING) == waits)
+        if (file := next(own, None)) is not None:
+            self.workqueue.move_to_end(file, last=False)
+        super()._assign_work_unit(node)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Beside | None:
+    """Share out files, where files are what is shared out (make test, make test-slow)."""
+    return Beside(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let what waits for a moment have the core at that moment."""
+    if gone := [file for file in LONGEST if not (config.rootpath / file).exists()]:
+        message = f"LONGEST names no file of the tests: {gone}"
+        raise pytest.UsageError(message)
+    if os.environ.get("PYTEST_XDIST_WORKER", WAITING_WORKER) != WAITING_WORKER:
+        os.nice(5)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -173,7 +200,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     What takes longest comes first: begun last, all but one of the workers would wait for it.
     """
-    items.sort(key=lambda item: _turn(item.nodeid.partition("::")[0]))
+    turns = {file: turn for turn, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: turns.get(item.nodeid.partition("::")[0], len(LONGEST)))
     for asked in ("image", "long"):
         if not config.getoption(f"--{asked}"):
             left = [item for item in items if item.get_closest_marker(asked)]

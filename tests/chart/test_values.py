@@ -15,7 +15,7 @@ from exporter.agent.settings import TABLE
 from tests.chart.rendering import CHART, render
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+DEFAULTS = yaml.load((CHART / "values.yaml").read_text(), yaml.CSafeLoader)
 VALUES = [value for section in SECTIONS for value in section.values]
 
 

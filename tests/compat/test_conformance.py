@@ -16,7 +16,7 @@ from exporter.metrics.text import Format, Renderer
 from tests.agent.simulation.clock import ManualClock
 from tests.store import Store, Target
 
-LIST = yaml.safe_load((Path(__file__).parents[2] / "docs/pages/dcgm.yaml").read_text())
+LIST = yaml.load((Path(__file__).parents[2] / "docs/pages/dcgm.yaml").read_text(), yaml.CSafeLoader)
 QUERIES: list[dict[str, Any]] = LIST["queries"]
 
 

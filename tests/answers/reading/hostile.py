@@ -187,12 +187,12 @@ def _packed() -> bytes:
 
 
 def _many(question: Question) -> Answer:
-    """Sixty series of a family that is asked for, each of another pod."""
+    """Twenty series of a family that is asked for, each of another pod."""
     document = honest(question)
     document["data"]["result"] = [
         one | {"metric": one["metric"] | {"pod": f"chat-{n}"}}
         for one in document["data"]["result"][:1]
-        for n in range(60)
+        for n in range(20)
     ]
     return _json(document)
 
@@ -272,7 +272,7 @@ MODES: Mapping[str, Mode] = {
     "each series twice": lambda question: _json(
         {"status": "success", "data": {"result": honest(question)["data"]["result"] * 2}}
     ),
-    "sixty pods": _many,
+    "twenty pods": _many,
     # documents
     "a result that is null": _document(data={"result": None}),
     "a result that is an object": _document(data={"result": {}}),

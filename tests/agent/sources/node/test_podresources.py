@@ -1,7 +1,8 @@
 """PodResources against a real gRPC server on a unix socket, right and wrong."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import grpc
@@ -18,8 +19,13 @@ from tests.agent.sources.node.messages import pod as entry
 from tests.agent.sources.node.pods import pod, table, unknown_to_kubelet
 
 TIMEOUT_S = 0.3
-UNITS = b"".join(devices("example.com/memory", f"GPU-1-_-{n}") for n in range(30_000))
 ONE, TWO = (Grant("main", "nvidia.com/gpu", (gpu,)) for gpu in ("GPU-1", "GPU-2"))
+
+
+@cache
+def units() -> bytes:
+    """30,000 units of a card's memory: a second to make."""
+    return b"".join(devices("example.com/memory", f"GPU-1-_-{n}") for n in range(30_000))
 
 
 @pytest.fixture
@@ -235,14 +241,17 @@ def test_the_largest_answer_that_is_read_is_read(kubelet: KubeletServer) -> None
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "entries",
     [
-        b"".join(entry(f"big-{number}", container("main", UNITS)) for number in range(4)),
-        b"".join(holding(f"ended-{n}", "x" * 400) for n in range(10_500)),
+        lambda: (entry(f"big-{number}", container("main", units())) for number in range(4)),
+        lambda: (holding(f"ended-{n}", "x" * 400) for n in range(10_500)),
     ],
     ids=["30,000 ids a pod", "10,500 ended pods"],
 )
-def test_a_long_answer_costs_no_pod_its_devices(kubelet: KubeletServer, answer: bytes) -> None:
+def test_a_long_answer_costs_no_pod_its_devices(
+    kubelet: KubeletServer, entries: Callable[[], Iterable[bytes]]
+) -> None:
+    answer = b"".join(entries())
     assert len(answer) > 4 << 20
     kubelet.answer = answer + holding("train-0", "GPU-1")
     with Asking(inquiry(kubelet)) as source:
