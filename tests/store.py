@@ -65,6 +65,7 @@ class Store:
         wanted = {"rule_files": [str(path) for path in rules], "storage": kept, **(config or {})}
         file.write_text(json.dumps(wanted))
         self._shown: dict[object, set[Labels]] = {}  # by what wrote them
+        self._known: dict[tuple[Labels, bool], dict[str, Labels]] = {}  # by target and series
         self._process = subprocess.Popen(
             [
                 program,
@@ -82,12 +83,15 @@ class Store:
 
     def scrape(self, target: Target, page: str | None, at: float) -> None:
         """Let it have what a scrape of a page at this time gives; None is a scrape that failed."""
-        samples = {
-            target.label({"__name__": name, **dict(own)}): value
-            for name, own, value in (() if page is None else parsed(page))
-        }
-        up = _sorted({"__name__": "up", **target.labels})
-        self._show(_sorted(target.labels), {**samples, up: float(page is not None)}, at)
+        writer = _sorted(target.labels)
+        known = self._known.setdefault((writer, target.honors), {})
+        samples = {}
+        for series, value in _samples(page or ""):
+            if (labels := known.get(series)) is None:
+                labels = known[series] = target.label(dict(_named(series)))
+            samples[labels] = value
+        samples[_sorted({"__name__": "up", **target.labels})] = float(page is not None)
+        self._show(writer, samples, at)
 
     def evaluate(self, rules: Iterable[Mapping[str, Any]], at: float) -> None:
         """Let it have what recording rules give at this time, one after another, as it does."""
@@ -183,17 +187,24 @@ def parsed(page: str) -> Iterable[tuple[str, Labels, float]]:
 
     A written page may have no family of ours that there is not.
     """
+    for series, value in _samples(page):
+        (_, name), *own = _named(series)
+        yield name, tuple(own), value
+
+
+def _samples(page: str) -> Iterable[tuple[str, float]]:
     for line in page.splitlines():
         if line and not line.startswith("#"):
             series, _, value = line.rpartition(" ")
-            name = series.partition("{")[0]
-            assert not name.startswith(PREFIX) or {name, OF_HISTOGRAM.sub("", name)} & NAMES, name
-            yield name, _own(series), float(value)
+            yield series, float(value)
 
 
 @lru_cache(maxsize=100_000)
-def _own(series: str) -> Labels:
-    return tuple(LABEL.findall(series))
+def _named(series: str) -> Labels:
+    """The name of a series as Prometheus has it, and its own labels."""
+    name = series.partition("{")[0]
+    assert not name.startswith(PREFIX) or {name, OF_HISTOGRAM.sub("", name)} & NAMES, name
+    return ("__name__", name), *LABEL.findall(series)
 
 
 def sent(labels: Labels, samples: Iterable[tuple[int, bytes]]) -> bytes:
@@ -214,6 +225,7 @@ def _field(number: int, data: bytes) -> bytes:
     return bytes([number << 3 | 2]) + _varint(len(data)) + data
 
 
+@lru_cache(maxsize=10_000)
 def _varint(number: int) -> bytes:
     found = bytearray()
     while number > 0x7F:

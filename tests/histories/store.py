@@ -34,6 +34,7 @@ class MemoryStore:
     """
 
     def __init__(self, *, opens: bool = False, averages: bool = False) -> None:
+        self._known: dict[Labels, Samples] = {}
         self._series: dict[str, dict[Labels, Samples]] = {}
         self._shown: dict[object, set[Labels]] = {}
         self._opens, self._averages = opens, averages
@@ -53,9 +54,9 @@ class MemoryStore:
             self._take(labels, at_s, None)
 
     def _take(self, labels: Labels, at_s: float, value: float | None) -> None:
-        family = self._series.setdefault(dict(labels)["__name__"], {})
-        if (samples := family.get(labels)) is None:
-            samples = family[labels] = Samples()
+        if (samples := self._known.get(labels)) is None:
+            samples = self._known[labels] = Samples()
+            self._series.setdefault(dict(labels)["__name__"], {})[labels] = samples
             self._selected.clear()
         samples.times.append(at_s)
         samples.values.append(value)
