@@ -160,7 +160,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--image", action="store_true", help="run what builds and runs the image")
 
 
-class Beside(LoadFileScheduling):  # type: ignore[misc] - of a library without py.typed
+class Beside(LoadFileScheduling):  # type: ignore[misc]  # it has no py.typed
     """Gives one worker the files that wait and the others those that compute, while it has both.
 
     So of three workers on two cores no two wait at once.
