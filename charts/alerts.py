@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from charts.table.value import DURATION, PATTERN, TEXT, Schema
+from charts.value import DURATION, PATTERN, TEXT, Schema
 from exporter.model.alerts import HARDWARE, IGNORED, WATCH
 from rules.parameters import NUMBER, TIME, Parameter, of
 from rules.xids import pattern

@@ -7,7 +7,7 @@ such as ``05s`` or a list as one text. Helm reads the patterns with RE2, so none
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from charts.table.value import SWITCH, TEXT, Schema
+from charts.value import SWITCH, TEXT, Schema
 from exporter.inputs.valuekinds import Form
 
 SHORTER = {"s": 60, "m": 60}

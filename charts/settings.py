@@ -7,7 +7,7 @@ that the templates refuse some (``mgpu.refuse``).
 from collections.abc import Iterator
 
 from charts.forms import schema as schema_of
-from charts.table.value import Schema
+from charts.value import Schema
 from exporter.agent.settings import TABLE
 from exporter.inputs.values import Setting
 

@@ -10,8 +10,8 @@ import yaml
 from charts import alerts, settings
 from charts.table import SECTIONS
 from charts.table.monitoring import RULES
-from charts.table.value import Value
 from charts.table.web import SETTINGS
+from charts.value import Value
 from exporter import __version__
 
 WIDTH = 100

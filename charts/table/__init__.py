@@ -8,7 +8,7 @@ from charts.table.closing import CLOSING
 from charts.table.monitoring import MONITORING
 from charts.table.pod import POD
 from charts.table.release import EXTRAS, RELEASE
-from charts.table.value import Section
 from charts.table.web import WEB
+from charts.value import Section
 
 SECTIONS: tuple[Section, ...] = (*RELEASE, *ACCESS, *WEB, *MONITORING, *CLOSING, *POD, *EXTRAS)

@@ -1,7 +1,7 @@
 """What the exporter may do on its node and in the cluster."""
 
 from charts.forms import schema
-from charts.table.value import (
+from charts.value import (
     AUTO,
     OBJECT,
     OPTIONAL_PATH,

@@ -1,6 +1,6 @@
 """The CronJob that closes days of the bill. Off by default."""
 
-from charts.table.value import (
+from charts.value import (
     OBJECT,
     OBJECTS,
     PAIRS,

@@ -1,7 +1,7 @@
 """What reads the metrics. Off by default where it needs somebody else's custom resources."""
 
 from charts.table.monitors import api_version, monitor
-from charts.table.value import (
+from charts.value import (
     MORE_LABELS,
     NUMBER,
     OBJECT,

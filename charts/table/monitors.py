@@ -4,7 +4,7 @@ What a monitor names that the Operator does not know is dropped in silence. So w
 is closed, and the rest goes into ``extraSpec`` and ``extraEndpoint``.
 """
 
-from charts.table.value import (
+from charts.value import (
     DURATION,
     MORE_LABELS,
     NUMBER,

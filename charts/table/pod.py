@@ -1,7 +1,7 @@
 """The DaemonSet and its pods: where they run, how they are updated, what is added to them."""
 
 from charts.table.labels import LABELS
-from charts.table.value import (
+from charts.value import (
     CONTAINERS,
     MORE_LABELS,
     NUMBER,

@@ -1,6 +1,6 @@
 """Names, image, and what stands outside the DaemonSet."""
 
-from charts.table.value import (
+from charts.value import (
     MORE_LABELS,
     PAIRS,
     SECRETS,

@@ -1,7 +1,7 @@
 """Settings, and how the exporter is reached."""
 
 from charts.forms import schema
-from charts.table.value import (
+from charts.value import (
     MORE_LABELS,
     NUMBER,
     OBJECT,
