@@ -2,24 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.agent.sources.node.messages import holding
-from tests.agent.sources.pods.devices import claim_document, result, slice_document
+from tests.agent.sources.pods.devices import result, slice_document
 from tests.fakenvml.scenario import GIB, Gpu, Instance
-from tests.field.nodes import FieldNode, field_node
+from tests.field.kubernetes.claims import claim, extended
+from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, by, core, gpus
 from tests.field.report import report
 
 OVER = "device_overcommitted_gpu_seconds_total"
 UNALLOCATED = "device_unallocated_gpu_seconds_total"
-
-
-def claim(node: FieldNode, name: str, *results: dict[str, Any]) -> None:
-    """Let a claim of the pods' namespace be allocated these devices."""
-    node.claims["ml", name] = claim_document(*results)
 
 
 @report(
@@ -133,19 +128,6 @@ def test_an_instance_that_is_made_anew_under_its_name_is_its_claims(tmp_path: Pa
     assert set(gpus(before)) == {("part", "main", "MIG-before")}
     assert set(gpus(page)) == {("part", "main", "MIG-after")}
     assert core(page)["part", "main", "MIG-after"] > 0
-
-
-def extended(*requests: tuple[str, str]) -> dict[str, Any]:
-    """The claim that the scheduler makes of ``nvidia.com/gpu``: (container, request)."""
-    return {
-        "extendedResourceClaimStatus": {
-            "resourceClaimName": "extended",
-            "requestMappings": [
-                {"containerName": c, "resourceName": "nvidia.com/gpu", "requestName": r}
-                for c, r in requests
-            ],
-        }
-    }
 
 
 @report(
