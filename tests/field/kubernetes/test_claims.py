@@ -233,7 +233,7 @@ def test_a_channel_of_a_compute_domain_is_no_card(tmp_path: Path) -> None:
         page = node.run(5)
     assert gpus(page) == {("rank", "main", "GPU-0"): 1, ("rank", "main", "GPU-2"): 1}
     assert by(page, LIMIT, "uuid") == {("GPU-0",): 1, ("GPU-2",): 1}
-    rejected = page.all("mgpu_exporter_rejected_total", reason="unknown_driver")
+    rejected = page.all("mgpu_exporter_rejected_samples_total", reason="unknown_driver")
     assert sum(value for _, value in rejected) == 0
 
 
