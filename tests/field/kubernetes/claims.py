@@ -6,6 +6,7 @@ from typing import Any
 from tests.agent.pods.devices import DRIVER, claim_document
 from tests.agent.pods.documents import Document
 from tests.field.nodes import FieldNode
+from tests.field.pods import FieldPod
 
 
 def claim(node: FieldNode, name: str, *results: dict[str, Any]) -> None:
@@ -49,3 +50,8 @@ def device(name: str, capacity: Mapping[str, str], **attributes: str) -> Documen
         "attributes": {key: {"string": value} for key, value in attributes.items()},
         "capacity": {key: {"value": value} for key, value in capacity.items()},
     }
+
+
+def claimed(name: str, *claims: str, phase: str = "Running") -> FieldPod:
+    """A pod whose container has these claims."""
+    return FieldPod(name, {"main": {}}, claims={"main": claims}, phase=phase)

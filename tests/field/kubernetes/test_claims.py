@@ -7,7 +7,7 @@ import pytest
 from tests.agent.node.messages import holding
 from tests.agent.pods.devices import result, slice_document
 from tests.fakenvml.scenario import GIB, Gpu, Instance
-from tests.field.kubernetes.claims import claim, device, extended, offers
+from tests.field.kubernetes.claims import claim, claimed, device, extended, offers
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, by, core, gpus, memory_limits
 from tests.field.report import report
@@ -15,11 +15,6 @@ from tests.field.report import report
 OVER, UNALLOCATED = "device_overcommitted_gpu_seconds_total", "device_unallocated_gpu_seconds_total"
 LIMIT = "container_core_limit_ratio"
 ABSTRACT = {"type": "mig", "parentUUID": "GPU-0", "profile": "1g.10gb"}
-
-
-def claimed(name: str, *claims: str, **more: object) -> FieldPod:
-    """A pod whose container has these claims."""
-    return FieldPod(name, {"main": {}}, claims={"main": claims}, **more)  # type: ignore[arg-type] # of a pod
 
 
 @report(
