@@ -1,11 +1,20 @@
 """Reports of AMD's chips of one memory, of its partitions, and of its cards by claims."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.agent.gpus.amd.trees import MI210, MI300X, RADEON, STRIX_HALO, TICKS, v1_6
+from tests.agent.gpus.amd.trees import (
+    MI210,
+    MI300X,
+    PERCENT,
+    RADEON,
+    STRIX_HALO,
+    attribute,
+    attributes,
+    put,
+    v1_9,
+)
 from tests.agent.pods.devices import result
 from tests.field.kubernetes.claims import claim, device, offers
 from tests.field.pods import FieldPod, gpus
@@ -41,7 +50,6 @@ def test_what_a_process_holds_of_its_hosts_memory_is_its_gpus(node: VendorNode) 
     kind="believed because it is there",
     round=3,
 )
-@pytest.mark.xfail(strict=True)
 def test_a_chip_has_no_less_in_use_than_its_processes_hold(node: VendorNode) -> None:
     board = node.tree.add(STRIX_HALO)
     board.set(mem_info_vram_used=40 * MIB, mem_info_gtt_used=21 * MIB)
@@ -88,24 +96,26 @@ def test_a_chips_total_is_what_its_gpu_can_have(node: VendorNode) -> None:
 @report(
     source="ROCm/k8s-device-plugin#157",
     seen="The devices of partitions have a dot in their name instead of an underscore.",
-    first="right",
+    first="wrong",
     group="vendors",
+    kind="one platform's name is taken for all",
     round=3,
 )
 def test_partitions_are_there_whatever_the_driver_calls_their_devices(node: VendorNode) -> None:
-    board = node.tree.add(MI300X, parts=8)
-    platform = node.sys / "devices/platform"
-    for path in sorted(platform.glob("amdgpu_xcp_*")):
-        path.rename(platform / path.name.replace("xcp_", "xcp."))
-    board.metrics(v1_6(TICKS, [[10 * part] for part in range(8)]))
+    board = node.tree.add(MI300X, parts=2)
+    board.metrics(v1_9(0))  # of the board, which does not state its dies
+    for part, busy in enumerate([[40] * 4, [80] * 4]):
+        content = attributes((1, 1), attribute(40, "I", busy, PERCENT))
+        put(node.tree.partition(board, part) / "xcp/xcp_metrics", content)
+    own = node.tree.partition(board, 1)
+    own.rename(own.with_name(own.name.replace("xcp_", "xcp.")))
     pid = node.tenant("part")
-    node.tree.use(pid, board.gpu_ids[5], vram=3 * GIB, cus=38)
-    node.client(node.tenant("drawer"), board, 1)
+    node.tree.use(pid, board.gpu_ids[1], vram=3 * GIB, cus=152)
     node.cycle()
     page = node.run(10)
-    own = {labels["uuid"] for labels, _ in page.all(MEMORY, pod="part")}
-    assert own == {f"{board.uuid}-5"}
-    assert page.value(BUSY, uuid=f"{board.uuid}-5") == pytest.approx(10 * 0.5 / 8, rel=0.1)
+    assert {labels["uuid"] for labels, _ in page.all(MEMORY, pod="part")} == {f"{board.uuid}-1"}
+    busy = [page.value(BUSY, uuid=f"{board.uuid}-{part}") for part in range(2)]
+    assert busy == [pytest.approx(2.0, rel=0.1), pytest.approx(4.0, rel=0.1)]
 
 
 @report(
