@@ -24,7 +24,6 @@ CID = "a1" * 32
     kind="a silence",
     round=3,
 )
-@pytest.mark.xfail(strict=True)
 def test_a_job_in_a_pods_slice_is_named_as_one_in_its_container(tmp_path: Path) -> None:
     worker = FieldPod("worker", {"slurmd": {}})
     with field_node(tmp_path, Gpu(0)) as node:

@@ -318,13 +318,13 @@ def descend(place: PathState, name: str) -> PathState:
         container = _container(place.name, name, in_pod=place.is_pod)
         if container is not None:
             identity = _of_container(identity, *container)
-    if identity.container_id is not None:
-        if identity is place.identity:
-            return _inside_container(place, name)
+    if identity is not place.identity:
         # The container's own directory: inside, paths begin again.
         return PathState(identity, "", patterns=place.patterns, beginning=SYSTEMS)
-    if identity.pod_uid is not None or is_in_job:
-        if is_in_job and (found := below(unit, place.name, name)) != unit:
+    if identity.container_id is not None or identity.pod_uid is not None:
+        return _inside_container(place, name)
+    if is_in_job:
+        if (found := below(unit, place.name, name)) != unit:
             identity = CgroupIdentity(unit=found)
         return PathState(identity, name, patterns=place.patterns)
     opened, named = place.patterns.further(place.opened, place.beginning, name)
@@ -342,7 +342,10 @@ def _beginning_of_system(place: PathState, name: str) -> str:
 
 
 def _inside_container(place: PathState, name: str) -> PathState:
-    """A directory of a container: its own, but a batch system in it has jobs as on a machine."""
+    """A directory of a container: its own, but a batch system in it has jobs as on a machine.
+
+    So is a pod's directory beside its containers': a slurmd in a pod makes its scope there.
+    """
     identity, inner = place.identity, place.inner
     if is_job(inner):
         return place
@@ -410,7 +413,7 @@ def _pod(place: PathState, name: str) -> PathState | None:
     qos = _slice_qos(above[:-1]) if above else _directory_qos(place.name)
     container_id, runtime = (_container("", name) if colon else None) or (None, None)
     identity = CgroupIdentity(uid.replace("_", "-"), container_id, runtime, qos, enclosing)
-    return PathState(identity, name, is_pod=not colon)
+    return PathState(identity, name, not colon, place.patterns, SYSTEMS)
 
 
 def _slice_qos(above: str) -> str | None:

@@ -28,6 +28,9 @@ from tests.agent.sources.cgroups.fakeproc import FakeProc
 
 UID, CID = "4a163a05-439d-484b-8e53-2968bc15824f", "c" * 64
 CONTAINER = f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{CID}.scope"
+BESIDE = CONTAINER.rpartition("/")[
+    0
+]  # in the pod's slice, beside its container (slurm-k8s-cluster#38)
 DOCKER = f"/system.slice/docker-{CID}.scope"
 STEP = "system.slice/slurmstepd.scope/job_31/step_0/user/task_0"
 POD = Pod(UID, "slurm", "worker-0", containers=(Container("slurmd", container_ids=(CID,)),))
@@ -50,7 +53,7 @@ TABLE = PodTable(1, {UID: POD}, {UID: UID}, {CID: (UID, "slurmd")})
         ("init.scope", None),
     ],
 )
-@pytest.mark.parametrize("container", [CONTAINER, DOCKER])
+@pytest.mark.parametrize("container", [CONTAINER, DOCKER, BESIDE])
 def test_the_job_inside_of_a_container_is_named(
     container: str, inside: str, job: Unit | None
 ) -> None:

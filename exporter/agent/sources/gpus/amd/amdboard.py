@@ -325,13 +325,15 @@ class AmdBoard:
         """The memory of a board without partitions.
 
         A total of 0 is none. Neither is 0 in use where processes hold some: they have it in use.
+        The kernel's count of GTT may lack what KFD gave out of it (legacy-rocm-build#5444).
         """
         used = self._count("mem_info_vram_used")
         if self.found.shares_host:
             in_gtt = self._count("mem_info_gtt_used")
             total, used = None, (used or 0) + in_gtt if in_gtt else 0
         memory = self._whole.memory(demand, total or None, used)
-        return _as_held(memory) if used == 0 else memory
+        held = _as_held(memory) if used == 0 or self.found.shares_host else memory
+        return held if used == 0 or (held.used_bytes or 0) > (used or 0) else memory
 
     def _part(self, part: AmdDevice, covers_ns: int | None, demand: Demand) -> DeviceReading:
         """The reading of a partition; without ``covers_ns`` its window waits."""

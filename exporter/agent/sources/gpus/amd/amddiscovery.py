@@ -45,7 +45,7 @@ WHAT_IT_IS = ("unique_id", "current_compute_partition", "mem_info_vram_total")
 _CARD = re.compile(r"card\d{1,4}", re.ASCII)
 _UNIQUE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 _MODE = re.compile(r"[a-z]{2,4}\d?", re.ASCII)
-_XCP = re.compile(r"amdgpu_xcp_\d{1,5}", re.ASCII)
+_XCP = re.compile(r"amdgpu_xcp[_.]\d{1,5}", re.ASCII)  # as the driver or the kernel numbers it
 
 
 class KfdDevice(NamedTuple):
