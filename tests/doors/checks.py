@@ -1,9 +1,10 @@
 """What must hold of a run with a fault beside the one without. Each finding is a sentence."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.doors.matrix import FEW_S, LAST_S, Cell, Run, Values
+from tests.doors.matrix import FEW_S, LAST_S, LITTLE, Cell, Run, Values
 
 OWNERS = re.compile(r"mgpu_(?:container|pod|namespace|group|group_kind)_")
 COUNTED = re.compile(r"\w+_total\b")
@@ -19,6 +20,7 @@ SAYS = re.compile(
     r"mgpu_\w*unmeasured|mgpu_exporter_(?:source_up|rejected\w*|unreadable_devices)|mgpu_device_up|"
     r"mgpu_device_unattributed|mgpu_device_unobserved|mgpu_device_unexplained|mgpu_exporter_dropped"
 )
+HOLDS = re.compile(r'mgpu_(container|group|device)_memory_used_bytes\{.*uuid="([^"]+)"')
 EPS = 0.02
 FINAL = {"absent", "refused", "not found"}  # of a driver's call, which is asked again after minutes
 SAYS_ABSENT = {"absent", "ENODEV", "lost", "half", "not found", "empty", "back", "elsewhere"}
@@ -30,6 +32,7 @@ def findings(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
     """What is wrong."""
     yield from _more(cell, faulty, control)
     yield from _zero(cell, faulty, control)
+    yield from _held(cell, faulty)
     yield from _siblings(cell, faulty, control)
     yield from _mistaken(cell, faulty, control)
     yield from _silent(cell, faulty, control)
@@ -75,6 +78,19 @@ def _zero(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
             return
 
 
+def _held(cell: Cell, faulty: Run) -> Iterator[str]:
+    """A card has no less in use than its processes hold, where its count lacks most of it."""
+    for second, page in enumerate(faulty.pages if cell.answer == LITTLE else ()):
+        held, used = defaultdict[str, float](float), defaultdict[str, float](float)
+        for key, value in page.items():
+            if found := HOLDS.match(key):
+                (used if found[1] == "device" else held)[found[2]] += value
+        for uuid in used.keys() & held.keys():
+            if used[uuid] < held[uuid]:
+                yield f"held: {used[uuid]:.6g} in use of {held[uuid]:.6g} held after {second} s"
+                return
+
+
 def _is_an_end(cell: Cell) -> bool:
     """Whether the answer says that a process has ended, which is a fact and no fault."""
     is_process = "proc/N" in cell.what.path
@@ -117,6 +133,8 @@ def _mistaken(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
 
 def _silent(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
     """Where anything is otherwise, something is said: by a series or the log."""
+    if cell.answer == LITTLE:
+        return  # nobody can see what a count lacks
     said = set(faulty.said) - set(control.said)
     for second in range(LAST_S):
         page, known = faulty.pages[second], control.pages[second]

@@ -130,7 +130,9 @@ class Amd(Node):
         for number, board in enumerate(self.boards):
             busy = [self.percent({"victim", "near"}), self.percent({"far", "late"})]
             # Unknown memory in use would have the sum of its processes in its place.
-            board.set(gpu_busy_percent=busy[number], mem_info_vram_used=20 * GIB)
+            own = 20 * GIB if self.kind.bank is None else GIB // 10  # a chip has the rest in GTT
+            board.set(gpu_busy_percent=busy[number], mem_info_vram_used=own)
+            board.set(mem_info_gtt_used=20 * GIB - own)
             ticks, cycles = self.second * 300 * TICKS, self.second * 1000
             if self.parts > 1:
                 dies = [percent for percent in busy for _ in range(4)]

@@ -72,6 +72,7 @@ EFFECTS: dict[str, Callable[[bytes], bytes]] = {
     "garbled": lambda _content: b"\x00\xfe?! not what it was\n",
     "enormous": _numbers(lambda number: number + 10**18),
     "back": _numbers(lambda number: number // 2),
+    "little": _numbers(lambda number: number // 100),
     "half": lambda content: b"".join(content.splitlines(keepends=True)[::2]),
 }
 STALE = "stale"  # what was read first is read again

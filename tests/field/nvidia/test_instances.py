@@ -82,17 +82,14 @@ RTX_6000 = Gpu(0, name="NVIDIA RTX PRO 6000", memory=97_887 * MIB, mig=True, sli
         pytest.param(
             RTX_6000,
             *(1, 24_187 * MIB, "1g.24gb", "1g.24gb.gfx"),
-            marks=[
-                report(
-                    source="container-engine-accelerators#564",
-                    seen="Parts of an RTX PRO 6000 for graphics are called 1g.24gb+gfx.",
-                    first="wrong",
-                    group="nvidia",
-                    kind="one platform's name is taken for all",
-                    round=3,
-                ),
-                pytest.mark.xfail(strict=True),
-            ],
+            marks=report(
+                source="container-engine-accelerators#564",
+                seen="Parts of an RTX PRO 6000 for graphics are called 1g.24gb+gfx.",
+                first="wrong",
+                group="nvidia",
+                kind="one platform's name is taken for all",
+                round=3,
+            ),
         ),
     ],
 )

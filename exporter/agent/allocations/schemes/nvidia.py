@@ -56,6 +56,7 @@ _OTHERS = frozenset(vgpu_manager.SCHEME.resources)  # of the same domain, with i
 _RENAMED = ".shared"  # the suffix that the plugin's renameByDefault adds
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
 _ALL_CARDS = "all"
+_SIZE = re.compile(r"(?:\dc\.)?\d{1,2}g\.\d{1,4}gb", re.ASCII)  # of an instance's profile
 _OF_A_SIZE = re.compile(r"nvidia\.com/gpu-(\d{1,4})gb", re.ASCII)  # nos; GiB
 _PRODUCT = "nvidia.com/gpu.product"
 _UNIT_MEMORY = "nvidia.com/gpu.memory"  # MiB; the instance's where nvidia.com/gpu is one
@@ -218,12 +219,18 @@ def _units(node: NodeFacts, resource: str) -> tuple[Device, ...]:
     """Return the devices that a unit of this resource can be."""
     parts = instances(node)
     if resource.startswith((_MIG, _DAS)):
-        profile = resource.removeprefix(_MIG).removeprefix(_DAS).removesuffix(_RENAMED)
-        return tuple(part for part in parts if part.profile.replace("+", ".") == profile)
+        size = _size(resource.removeprefix(_MIG).removeprefix(_DAS))
+        return tuple(part for part in parts if _size(part.profile) == size)
     if _is_mig(node, resource):
         return parts
     parents = {part.parent_uuid for part in parts}
     return tuple(card for card in cards(node) if card.uuid not in parents)
+
+
+def _size(profile: str) -> str:
+    """Return a profile without its extras (``1g.24gb.gfx``, ``1g.10gb+me``): NVML states none."""
+    found = _SIZE.match(profile)
+    return found[0] if found else profile
 
 
 def _whole(
