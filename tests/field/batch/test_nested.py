@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cgroups.names import pod_path
+from tests.agent.sources.cgroups.names import pod_path
 from tests.fakenvml.scenario import GIB, Gpu
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, core

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tests.agent.pods.devices import DRIVER, claim_document
-from tests.agent.pods.documents import Document
+from tests.agent.sources.pods.devices import DRIVER, claim_document
+from tests.agent.sources.pods.documents import Document
 from tests.field.nodes import FieldNode
 from tests.field.pods import FieldPod
 

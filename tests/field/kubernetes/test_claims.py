@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node.messages import holding
-from tests.agent.pods.devices import result, slice_document
+from tests.agent.sources.node.messages import holding
+from tests.agent.sources.pods.devices import result, slice_document
 from tests.fakenvml.scenario import GIB, Gpu, Instance
 from tests.field.kubernetes.claims import claim, claimed, device, extended, offers
 from tests.field.nodes import field_node

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node.messages import holding
+from tests.agent.sources.node.messages import holding
 from tests.fakenvml.scenario import GIB, Gpu
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, by, core, gpus, memory_limits

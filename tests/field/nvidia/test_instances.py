@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node.messages import container, devices, holding
-from tests.agent.node.messages import pod as pod_of
+from tests.agent.sources.node.messages import container, devices, holding
+from tests.agent.sources.node.messages import pod as pod_of
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Instance
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, by, core, gpus, memory_limits
@@ -89,6 +89,7 @@ RTX_6000 = Gpu(0, name="NVIDIA RTX PRO 6000", memory=97_887 * MIB, mig=True, sli
                 group="nvidia",
                 kind="one platform's name is taken for all",
                 round=3,
+                taught="A resource's name may say more than the driver does of the same part.",
             ),
         ),
     ],

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cgroups.names import pod_path
-from tests.agent.node.messages import container, devices, holding
-from tests.agent.node.messages import pod as pod_of
-from tests.agent.pods.devices import result, slice_document
+from tests.agent.sources.cgroups.names import pod_path
+from tests.agent.sources.node.messages import container, devices, holding
+from tests.agent.sources.node.messages import pod as pod_of
+from tests.agent.sources.pods.devices import result, slice_document
 from tests.fakenvml.scenario import GIB, Gpu
 from tests.field.kubernetes.claims import claim
 from tests.field.nodes import field_node

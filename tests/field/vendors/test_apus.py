@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agent.gpus.amd.trees import (
+from tests.agent.sources.gpus.amd.trees import (
     MI210,
     MI300X,
     PERCENT,
@@ -15,7 +15,7 @@ from tests.agent.gpus.amd.trees import (
     put,
     v1_9,
 )
-from tests.agent.pods.devices import result
+from tests.agent.sources.pods.devices import result
 from tests.field.kubernetes.claims import claim, device, offers
 from tests.field.pods import FieldPod, gpus
 from tests.field.report import report
@@ -49,6 +49,7 @@ def test_what_a_process_holds_of_its_hosts_memory_is_its_gpus(node: VendorNode) 
     group="vendors",
     kind="believed because it is there",
     round=3,
+    taught="A count that is there is held against what others say of the same.",
 )
 def test_a_chip_has_no_less_in_use_than_its_processes_hold(node: VendorNode) -> None:
     board = node.tree.add(STRIX_HALO)

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.agent.gpus.drm.machine import i915
+from tests.agent.sources.gpus.drm.machine import i915
 from tests.field.report import report
 from tests.field.vendors.boards import BUSY, CORE, GIB, JOULES, MEMORY, VendorNode
 

@@ -353,7 +353,8 @@ def _inside_container(place: PathState, name: str) -> PathState:
         own = _container(place.name, name)
         identity = identity._replace(nested=own[0]) if own else identity
     opened, named = place.patterns.further(place.opened, place.beginning, name)
-    inner = _of_pattern(named, None) if named else below(inner, place.name, name)
+    parent = "" if place.is_pod else place.name  # paths begin again in a pod's directory, too
+    inner = _of_pattern(named, None) if named else below(inner, parent, name)
     if inner is not None and is_job(inner):
         identity = identity._replace(job=inner)
         return PathState(identity, name, patterns=place.patterns, inner=inner)
