@@ -1,5 +1,6 @@
 """Instances of boards since Blackwell: their names, a layout that changes, rights, sensors."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,11 +128,11 @@ def test_a_part_that_stays_goes_on_while_others_are_made_anew(tmp_path: Path) ->
         FieldPod(name, {"main": {f"nvidia.com/mig-{profile}": "1"}})
         for name, profile in (("stays", "4g.40gb"), ("new", "1g.10gb"))
     )
-    big = {"slices": 4, "memory": 40 * GIB, "profile": "4g.40gb", "uuid": "MIG-big", "gi": 1}
+    big = Instance(0, 1, "MIG-big", 1, slices=4, memory=40 * GIB, profile="4g.40gb", start=4)
     with field_node(tmp_path, Gpu(0, mig=True)) as node:
         node.driver.instances = [
             Instance(0, 0, slices=2, memory=20 * GIB, profile="2g.20gb", start=0, gi=3),
-            Instance(0, 1, start=4, **big),
+            big,
         ]
         node.pod(stays.document())
         node.kubelet.answer = pod_of(
@@ -141,7 +142,7 @@ def test_a_part_that_stays_goes_on_while_others_are_made_anew(tmp_path: Path) ->
         before = node.run(10)
         node.end(pid)
         node.driver.instances = [
-            Instance(0, 0, start=4, **big),
+            replace(big, index=0),
             *(Instance(0, n, uuid=f"MIG-new-{n}", gi=n + 6, start=n - 1) for n in (1, 2)),
         ]
         node.start(stays.cgroup(), 0, pid=pid, instance=0, duty=0.5, period=0.4)

@@ -115,8 +115,8 @@ def test_partitions_are_there_whatever_the_driver_calls_their_devices(node: Vend
     node.cycle()
     page = node.run(10)
     assert {labels["uuid"] for labels, _ in page.all(MEMORY, pod="part")} == {f"{board.uuid}-1"}
-    busy = [page.value(BUSY, uuid=f"{board.uuid}-{part}") for part in range(2)]
-    assert busy == [pytest.approx(2.0, rel=0.1), pytest.approx(4.0, rel=0.1)]
+    seen = [page.value(BUSY, uuid=f"{board.uuid}-{part}") for part in range(2)]
+    assert seen == [pytest.approx(2.0, rel=0.1), pytest.approx(4.0, rel=0.1)]
 
 
 @report(
