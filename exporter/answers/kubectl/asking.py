@@ -4,12 +4,14 @@ A user's own rights decide what he sees: his token travels through a port-forwar
 which ask the API server about it (``--web.kubernetes-access``).
 """
 
+import json
 import os
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,12 +32,13 @@ from exporter.answers.reading.accessflags import (
 from exporter.answers.reading.feeds.remote import RemoteFeed
 from exporter.answers.reading.jsonclient import Credentials
 from exporter.answers.top import topcommand
+from exporter.answers.top.once import OK, TROUBLE
 from exporter.answers.why import whycommand
 from exporter.answers.why.case import Case
 from exporter.apiserver.client import from_kubeconfig
 from exporter.apiserver.kubeconfig import KubeconfigError
 from exporter.apiserver.serveranswers import ApiError
-from exporter.console.output import warn
+from exporter.console.output import say, warn
 from exporter.httpclient import NoAnswerError
 
 _NOTHING = 2
@@ -62,11 +65,37 @@ class _AskingCommand(NamedTuple):
 
 
 def _top(user: _User) -> int:
-    if user.arguments.format in {"json", "metrics"}:
-        raise NoAnswerError("--format: of one exporter, which mgpu-exporter top --url names")
     given = user.arguments
+    if given.format == "metrics":
+        raise NoAnswerError("--format=metrics: of one exporter (mgpu-exporter top --url)")
+    if given.format == "json" and user.namespace:
+        raise NoAnswerError("--format=json has all of each node that you may see: add -A")
     find = partial(user.cluster.exporters, given.selector)
-    return topcommand.show(FleetFeed(find, user.cluster.http), given, user.namespace)
+    feed = FleetFeed(find, user.cluster.http, namespace=user.namespace)
+    if given.format != "json":
+        return topcommand.show(feed, given, user.namespace)
+    try:
+        return _documents(feed)
+    finally:
+        feed.close()
+
+
+def _documents(feed: FleetFeed) -> int:
+    """Prints the document of each node in a line, as they come."""
+    errors = list[NoAnswerError]()
+    answered = False
+    for document in feed.documents():
+        if isinstance(document, NoAnswerError):
+            errors.append(document)
+        else:
+            answered = True
+            say(json.dumps(document) + "\n")
+    if not answered:
+        raise errors[0]
+    failed = [one for one in errors if one.status != HTTPStatus.FORBIDDEN]
+    for error in failed:
+        warn(f"kubectl mgpu top: {error}")
+    return TROUBLE if failed else OK
 
 
 def _cases(user: _User) -> Sequence[Case]:

@@ -1,36 +1,79 @@
-"""One way to ask of many things: of fewer at once where an answer would be too long. Pure."""
+"""One way to ask of many things: of fewer at once where a question is too much. Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from http import HTTPStatus
+from typing import Generic, TypeVar
 
-from exporter.httpclient import TooLongError
+from exporter.httpclient import NoAnswerError, TooLongError
 
 T = TypeVar("T")
 S = TypeVar("S")
 
+_TOO_MUCH = {
+    *(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY),
+    *(HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT),
+}  # how a store refuses what takes it too much memory or time
 
-class Cutter:
-    """Asks of ``at_once`` things at once; of half as many from an answer on that is too long."""
 
-    def __init__(self, at_once: int) -> None:
-        self.at_once = at_once
+def is_too_long(error: NoAnswerError) -> bool:
+    """Whether the answer is longer than is read: a question of less may have one."""
+    return isinstance(error, TooLongError)
 
-    def ask(self, things: Sequence[T], question: Callable[[Sequence[T]], S]) -> Iterator[S]:
+
+def is_too_much(error: NoAnswerError) -> bool:
+    """Whether the answer is too long, or the store refuses: a question of less may have one."""
+    return is_too_long(error) or error.status in _TOO_MUCH
+
+
+class Cutter(Generic[T]):
+    """Asks of ``most`` things at once; of half as many from an answer on that is too much.
+
+    ``is_cut`` knows such an answer. ``room`` bounds the sum of what ``weigh`` says of each thing.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        is_cut: Callable[[NoAnswerError], bool] = is_too_long,
+        *,
+        weigh: Callable[[T], float] = lambda _: 0.0,
+        room: float = 0.0,
+    ) -> None:
+        self.most = most
+        self._is_cut, self._weigh, self._room = is_cut, weigh, room
+
+    def ask(self, things: Iterable[T], question: Callable[[Sequence[T]], S]) -> Iterator[S]:
         """The answers, in the order of the things.
 
         Raises:
-            TooLongError: that of a single thing is too long.
+            NoAnswerError: there is none, or that of a single thing is too much.
 
         """
-        begin = 0
-        while begin < len(things):
-            some = things[begin : begin + self.at_once]
+        left = deque(things)
+        while left:
+            some = self.take(left)
             try:
                 answer = question(some)
-            except TooLongError:
-                if len(some) == 1:
-                    raise
-                self.at_once = len(some) // 2
+            except NoAnswerError as error:
+                self.put_back(some, left, error)
                 continue
             yield answer
-            begin += len(some)
+
+    def take(self, left: deque[T]) -> Sequence[T]:
+        """The next things to ask of: one at least."""
+        some = [left.popleft()]
+        weight = self._weigh(some[0])
+        while left and len(some) < self.most:
+            weight += self._weigh(left[0])
+            if weight > self._room:
+                break
+            some.append(left.popleft())
+        return some
+
+    def put_back(self, some: Sequence[T], left: deque[T], error: NoAnswerError) -> None:
+        """Takes things back whose answer was too much; raises all other errors."""
+        if len(some) == 1 or not self._is_cut(error):
+            raise error
+        left.extendleft(reversed(some))
+        self.most = min(self.most, len(some) // 2)

@@ -50,10 +50,11 @@ _SHOWN = ", ".join(("__name__", "job", "instance", *_UUIDS, *NODE_LABELS))
 
 @dataclass(slots=True)
 class Group:
-    """Addresses that are read together. ``cards``: how many UUIDs they show."""
+    """Addresses that are read together, the UUIDs that they show, and the names of their nodes."""
 
     instances: set[str] = field(default_factory=set)
     cards: set[str] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +177,8 @@ def groups_of(known: Iterable[Labels]) -> list[Group]:
     found: dict[tuple[str, str], Group] = defaultdict(Group)
     for mark in above:
         kind, text = mark
-        if kind != "node":
-            group = found[root(mark)]
-            (group.instances if kind == "address" else group.cards).add(text)
+        group = found[root(mark)]
+        {"address": group.instances, "card": group.cards, "node": group.nodes}[kind].add(text)
     return sorted(found.values(), key=lambda group: sorted(group.instances))
 
 

@@ -11,6 +11,7 @@ from operator import lt
 from typing import Any, NamedTuple, TypeGuard
 
 from exporter.answers.reading.answer import Absent, Answer, Cut, Failed, Refused, Whole
+from exporter.answers.reading.cutting import Cutter, is_too_much
 from exporter.answers.reading.jsonclient import HttpClient
 from exporter.httpclient import NoAnswerError, TooLongError
 from exporter.metrics.families import FAMILIES, LEVELS
@@ -33,11 +34,6 @@ _STALE_S = 300  # the last sample of an instant may be so old
 _NEVER_S = 1e11  # beyond all times of a clock
 _ROUNDED_S = 1  # a question says its time in milliseconds
 _NO_PAGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
-TOO_MUCH = {
-    *(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY),
-    *(HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT),
-}
-"""How a store refuses what takes it too much memory or time."""
 
 _RANGE = re.compile(r"\[(\d+)s\]$")  # at the end of an expression that selects samples
 _NAMED = re.compile(r'(?:last_over_time\()?\{__name__=~"([^"\\]*)"')  # whose series keep names
@@ -153,18 +149,21 @@ class Prometheus:
         if unix_s is None:  # of the server's clock, which may be another than this machine's
             return self._series(QUERY, {"query": expression}, 0, _NEVER_S)
         selected = _RANGE.search(expression)
-        length_s = int(selected[1]) if selected else _STALE_S
+        if selected is None:
+            return self._lately(expression, unix_s, _STALE_S)
+        chosen, length_s = expression[: selected.start()], int(selected[1])
+
+        def ask(seconds: Sequence[int]) -> list[Series]:
+            end_s = unix_s - length_s + seconds[-1]
+            return self._lately(f"{chosen}[{len(seconds)}s]", end_s, len(seconds))
+
+        # Nobody knows beforehand how often an exporter is scraped.
+        parts = list(Cutter[int](length_s).ask(range(1, length_s + 1), ask))
+        return parts[0] if len(parts) == 1 else self._joined(parts)
+
+    def _lately(self, expression: str, unix_s: float, length_s: int) -> list[Series]:
         query = {"query": expression, "time": f"{unix_s:.3f}".rstrip("0").rstrip(".")}
-        bounds = unix_s - length_s - _ROUNDED_S, unix_s + _ROUNDED_S
-        try:
-            return self._series(QUERY, query, *bounds)
-        except TooLongError:
-            if selected is None or length_s == 1:
-                raise
-        half_s = length_s // 2  # nobody knows beforehand how often an exporter is scraped
-        chosen = expression[: selected.start()]
-        older = self.at(f"{chosen}[{length_s - half_s}s]", unix_s - half_s)
-        return self._joined([older, self.at(f"{chosen}[{half_s}s]", unix_s)])
+        return self._series(QUERY, query, unix_s - length_s - _ROUNDED_S, unix_s + _ROUNDED_S)
 
     def over(self, expression: str, grid: Grid, points: int = 16) -> list[Series]:
         """The series of a range query. It is asked in pieces if the answer would be large."""
@@ -176,10 +175,8 @@ class Prometheus:
         ``points``: how many times the first piece has. How many series there are is mostly not
         known beforehand, and a short piece shows it.
         """
-        # The others have as many times as one answer has room for.
-        times, begin = grid.times, 0
-        while begin < len(times):
-            part = times[begin : begin + points]
+
+        def ask(part: Sequence[int]) -> list[Series]:
             query = {
                 "query": expression,
                 "start": str(part[0]),
@@ -188,18 +185,14 @@ class Prometheus:
             }
             # VictoriaMetrics and Thanos move the ends to multiples of the step.
             moved_s = grid.step_s - 1
-            bounds = part[0] - moved_s, part[-1] + moved_s
-            try:
-                answer = self._series(RANGE, query, *bounds)
-            except NoAnswerError as error:
-                if len(part) == 1 or not is_refused_as_too_much(error):
-                    raise
-                points = len(part) // 2
-                continue
+            return self._series(RANGE, query, part[0] - moved_s, part[-1] + moved_s)
+
+        cutter = Cutter[int](points, is_too_much)
+        for answer in cutter.ask(grid.times, ask):
             yield answer
-            begin += len(part)
-            points = MAX_SAMPLES // max(1, len(answer)) - _LABELS
-            points = max(1, min(MAX_POINTS, points))
+            # The others have as many times as one answer has room for.
+            fits = MAX_SAMPLES // max(1, len(answer)) - _LABELS
+            cutter.most = max(1, min(MAX_POINTS, fits))
 
     def _joined(self, pieces: Iterable[list[Series]]) -> list[Series]:
         """The series of several answers, each of later times than the one before."""
@@ -281,11 +274,6 @@ class Prometheus:
         if missing := _missing(answer):
             return Cut(missing, series)
         return Whole(series) if series else Absent()
-
-
-def is_refused_as_too_much(error: NoAnswerError) -> bool:
-    """Whether a question of less may be answered."""
-    return isinstance(error, TooLongError) or error.status in TOO_MUCH
 
 
 def _missing(answer: Mapping[str, Any]) -> str:

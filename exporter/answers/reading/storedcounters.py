@@ -6,7 +6,7 @@ series came or went in a step, or another life began, every scrape of that step 
 What they counted is for ``growth`` to say.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from math import ceil
@@ -15,6 +15,7 @@ from re import escape
 from typing import NamedTuple
 
 from exporter.answers.reading.agreement import Samples
+from exporter.answers.reading.cutting import Cutter
 from exporter.answers.reading.lives import (
     CYCLES,
     START,
@@ -46,7 +47,6 @@ from exporter.answers.reading.queryapi import (
     quoted,
 )
 from exporter.answers.reading.ranges import Span
-from exporter.httpclient import TooLongError
 from exporter.metrics.families import PREFIX
 
 _SCRAPE_S = 15  # the usual time between two scrapes
@@ -268,24 +268,17 @@ class _Reader:
 
         A large node has more series of all families than one answer may have.
         """
-        selector = self._prometheus.selector(names, self._of_these)
-        expression = last(selector, seconds) if seconds else selector
-        try:
+
+        def take(some: Sequence[str]) -> None:
+            selector = self._prometheus.selector(some, self._of_these)
+            expression = last(selector, seconds) if seconds else selector
             if isinstance(when, Grid):
                 for piece in self._prometheus.pieces(expression, when, MAX_POINTS):
                     self._take(piece)
             else:
                 self._take(self._prometheus.at(expression, when), when)
-        except TooLongError:
-            if len(names) == 1:
-                raise
-        else:
-            return
-        # Not in the handler: an error holds the answer that was too long, and there is one for each
-        # time that the names are halved.
-        half = len(names) // 2
-        self._take_last(names[:half], seconds, when)
-        self._take_last(names[half:], seconds, when)
+
+        deque(Cutter[str](len(names)).ask(names, take), maxlen=0)
 
     def _take(self, found: Iterable[Series], at_s: float | None = None) -> None:
         for one in found:
@@ -484,20 +477,12 @@ class _Reader:
 
         def take(names: Sequence[str]) -> None:
             every = f"{self._prometheus.selector(names, of_these)}[{seconds}s]"
-            try:
-                found = self._prometheus.at(every, unix_s)
-            except TooLongError:
-                if len(names) == 1:
-                    raise
-            else:
-                for one in found:
-                    if not wanted.isdisjoint(self._index.of(one.labels)):
-                        self._take_samples(one)
-                return
-            take(names[: len(names) // 2])  # not in the handler, as in ``_take_last``
-            take(names[len(names) // 2 :])
+            for one in self._prometheus.at(every, unix_s):
+                if not wanted.isdisjoint(self._index.of(one.labels)):
+                    self._take_samples(one)
 
-        take([*self._names, START, UP_OF_TARGET])
+        names = [*self._names, START, UP_OF_TARGET]
+        deque(Cutter[str](len(names)).ask(names, take), maxlen=0)
 
     def _read_before_gaps(self) -> None:
         """The last scrape of lives that began before the range, and were not read as it began."""

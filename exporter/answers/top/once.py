@@ -24,8 +24,8 @@ def print_once(feed: Feed, wait_ns: int) -> int:
     if not isinstance(feed, GuidedFeed):
         return print_result(feed.read(), feed.name)
     status = OK
-    for number, part in enumerate(feed.parts()):  # of a fleet one after the other, as they come
-        status = max(status, print_result(part, feed.name, is_part=number > 0))
+    for part in feed.parts():  # of a fleet one after the other, as they come
+        status = max(status, print_result(part, feed.name))
     return status
 
 
@@ -33,8 +33,6 @@ def print_result(
     result: FeedResult,
     name: str,
     document: Mapping[str, Any] | None = None,
-    *,
-    is_part: bool = False,
 ) -> int:
     """Print the document, or without one a table; a part of one has no title."""
     view = view_of(result, name)
@@ -43,7 +41,7 @@ def print_result(
     else:
         width = shutil.get_terminal_size().columns if is_terminal() else None
         coloured = is_terminal() and not os.environ.get("NO_COLOR")
-        say(report(view, width, coloured=coloured, is_part=is_part), coloured=coloured)
+        say(report(view, width, coloured=coloured, is_part=result.is_part), coloured=coloured)
     return status_of(view)
 
 

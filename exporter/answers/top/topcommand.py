@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from exporter.answers.reading.accessflags import add_arguments as add_access
 from exporter.answers.reading.accessflags import far_feed, far_namespace, here
-from exporter.answers.reading.feeds import Feed, NamespaceFeed, OwnNode, view_of
+from exporter.answers.reading.feeds import Feed, GuidedFeed, NamespaceFeed, OwnNode, view_of
 from exporter.answers.reading.feeds.prometheus import PrometheusFeed
 from exporter.answers.reading.feeds.remote import RemoteFeed
 from exporter.answers.top.once import OK, USUAL_NS, print_once, print_result, status_of
@@ -102,12 +102,12 @@ def _written(far: Feed | None, arguments: Namespace, node: OwnNode | None) -> in
 def show(feed: Feed, arguments: Namespace, namespace: str, wait_ns: int = 0) -> int:
     """Show a feed until the user quits; print a table once without a terminal, or with ``once``.
 
-    ``namespace``: only its pods; "" stands for all. A Prometheus is asked for those alone.
+    ``namespace``: only its pods; "" stands for all. A feed that is guided brings those alone.
     """
     every_ns = arguments.every
     if not every_ns:
         every_ns = PROMETHEUS_EVERY_NS if isinstance(feed, PrometheusFeed) else SECOND_NS
-    if namespace and not isinstance(feed, PrometheusFeed):
+    if namespace and not isinstance(feed, GuidedFeed):
         feed = NamespaceFeed(feed, namespace)
     if not _is_live(arguments):
         logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))

@@ -39,6 +39,7 @@ from exporter.answers.bill.remarks import Remarks
 from exporter.answers.reading.accessflags import far_prometheus
 from exporter.answers.reading.queryapi import Prometheus
 from exporter.answers.reading.ranges import DAY_S, days_of, moment, range_of
+from exporter.answers.reading.storedcounters import INFO
 from exporter.console.output import say
 from exporter.console.progress import Progress, progress
 from exporter.httpclient import NoAnswerError
@@ -181,13 +182,16 @@ class _Closing:
         span = span_of(*period)
         wanted = Wanted(node_labels=tuple(self._prices.by_node_label))
         far = stored.HowFar(self._shown, *period)
-        pieces = read_books(self._prometheus, span, wanted, far.say)
+        pieces = read_books(self._prometheus, span, wanted, far.say, self._shard.has)
         # By their own order, and not by which of them were read together: the same bytes each time.
         found = sorted(
             (card for piece in pieces for card in piece.cards),
             key=lambda card: (card.facts.node, card.facts.uuid, card.begin_s),
         )
-        if not found:
+        exporters = self._prometheus.selector([INFO])
+        there = f"count(last_over_time({exporters}[{DAY_S}s]))"
+        # A part of the nodes may be none of them; a day without any was not scraped.
+        if not found and not self._prometheus.at(there, period.until_s):
             raise NoAnswerError(why_none(self._prometheus, period.until_s))
         books = [one for one in found if self._shard.has(one.facts.node)]
         remarks = Remarks(self._prices)

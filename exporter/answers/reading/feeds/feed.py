@@ -160,7 +160,7 @@ class NamespaceFeed:
     def read(self) -> FeedResult:
         """What the other feed brings, of this namespace."""
         result = self._feed.read()
-        nodes = [self._visible(node) for node in result.nodes]
+        nodes = [of_namespace(node, self._namespace) for node in result.nodes]
         if len(nodes) > 1:
             nodes = [n for n in nodes if n.tree.devices or n.tree.nowhere or n.troubles]
         return FeedResult(nodes, result.troubles, self._namespace)
@@ -169,19 +169,21 @@ class NamespaceFeed:
         """Close the other feed."""
         self._feed.close()
 
-    def _visible(self, node: NodeSight) -> NodeSight:
-        # What is hidden from this user anyway is one more part of what all others use.
-        hidden = {each.uuid: each.others for each in node.tree.devices}
-        tree = visible_to(node.tree, (self._namespace,))
-        devices: list[DeviceEntry] = []
-        for device in (device for device in tree.devices if device.pods):
-            others, more = hidden[device.uuid], device.others
-            if others is not None and more is not None:
-                held = sum_of_all([others.memory_bytes, more.memory_bytes])
-                core = sum_of_all([others.core, more.core])
-                others = Others(core, None if held is None else round(held))
-            devices.append(replace(device, others=others or more))
-        return replace(node, tree=Tree(tuple(devices), tree.nowhere))
+
+def of_namespace(node: NodeSight, namespace: str) -> NodeSight:
+    """A node as somebody sees it who looks at one namespace."""
+    # What is hidden from this user anyway is one more part of what all others use.
+    hidden = {each.uuid: each.others for each in node.tree.devices}
+    tree = visible_to(node.tree, (namespace,))
+    devices: list[DeviceEntry] = []
+    for device in (device for device in tree.devices if device.pods):
+        others, more = hidden[device.uuid], device.others
+        if others is not None and more is not None:
+            held = sum_of_all([others.memory_bytes, more.memory_bytes])
+            core = sum_of_all([others.core, more.core])
+            others = Others(core, None if held is None else round(held))
+        devices.append(replace(device, others=others or more))
+    return replace(node, tree=Tree(tuple(devices), tree.nowhere))
 
 
 LONG_AGO_NS = 15 * 10**9  # longer than from one read of a board's sensors to the next
@@ -248,13 +250,13 @@ def view_of(result: FeedResult, name: str) -> Overview:
         simulated=any(node.simulated for node in nodes),
         troubles=(*result.troubles, *said),
         lines=tuple(line for some in lines.values() for line in some),
-        totals=_of_pods(devices) if result.namespace else _of_devices(devices),
+        totals=totals_of_pods(devices) if result.namespace else totals_of_devices(devices),
         namespace=result.namespace,
         without_pods=bool(nodes) and all(without_pods),
     )
 
 
-def _of_devices(devices: Sequence[DeviceEntry]) -> Totals:
+def totals_of_devices(devices: Sequence[DeviceEntry]) -> Totals:
     """The sums over the GPUs of all nodes. The parts of a GPU count as one GPU."""
     known = [device.facts for device in devices if device.facts is not None]
     measured = [facts for facts in known if facts.average.core is not None]
@@ -270,7 +272,7 @@ def _of_devices(devices: Sequence[DeviceEntry]) -> Totals:
     )
 
 
-def _of_pods(devices: Sequence[DeviceEntry]) -> Totals:
+def totals_of_pods(devices: Sequence[DeviceEntry]) -> Totals:
     """The sums over the pods that are shown, on the GPUs that they are on."""
     used = [device for device in devices if any(not pod.ended for pod in device.pods)]
     read = [device for device in used if device.facts is None or device.facts.is_up]

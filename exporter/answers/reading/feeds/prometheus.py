@@ -64,7 +64,7 @@ class PrometheusFeed:
         self._clock = clock
         self._history: dict[str, dict[SeriesKey, Past]] = {}
         self._history_due_ns = clock.monotonic_ns()
-        self._families = Cutter(len(FAMILIES))
+        self._families = Cutter[str](len(FAMILIES))
         self._nodes = Nodes((), {})
         self._sums = FleetSums(prometheus, namespace)
         self._look = Look()
@@ -109,8 +109,7 @@ class PrometheusFeed:
         first = self.read()
         yield first
         if first.fleet is not None:
-            nodes = Cutter(AT_ONCE)
-            for part in nodes.ask(list(self._sums.instances()), self._read):
+            for part in Cutter[str](AT_ONCE).ask(self._sums.instances(), self._read):
                 yield part._replace(is_part=True)
 
     def _read(self, instances: Sequence[str] = ()) -> FeedResult:

@@ -1,6 +1,7 @@
 """Closed days: a bill of them is that of the store, to the last unit."""
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -185,6 +186,25 @@ def test_what_a_close_left_that_was_cut_off_is_in_no_day(made: Fleet, tmp_path: 
     assert said.status == 2
     assert "books-1-of-2.parquet is of a close by other shards that was cut off" in said.err
     assert made.close(day, str(tmp_path), "--shard=1/2").status == 0
+
+
+def test_a_shard_asks_for_its_own_nodes(made: Fleet, tmp_path: Path) -> None:
+    of_counters = re.compile(r'mgpu_container_core_seconds_total.*instance=~"((?:[^"\\]|\\.)*)"')
+    read, files = list[str](), 0
+    for shard in range(1, 10):
+        before = len(made.store.asked)
+        assert made.close(made.days[0], str(tmp_path), f"--shard={shard}/9").status == 0
+        questions = (query["query"] for _, query in made.store.asked[before:])
+        read += {
+            one
+            for text in questions
+            for found in of_counters.findall(text)
+            for one in found.split("|")
+        }
+        [file] = tmp_path.glob(f"*/_closed-{shard}-of-9.json")
+        files += bool(json.loads(file.read_text())["cards"])
+    assert 1 < files < 9
+    assert len(read) == len(set(read)) >= files
 
 
 @pytest.mark.parametrize("scheme", ["memory", "file"])
