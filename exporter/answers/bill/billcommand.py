@@ -47,6 +47,7 @@ _LEAST_HOURS = 0.005  # less would be said as 0.00
 _HOUR_S = 3600
 _MOST_DAYS = 5  # in a line
 _LESS = "a shorter range (--since, --until) or fewer targets (--target)"
+PYARROW = "pyarrow: pip install pyarrow, or in an image docker build --build-arg WITHOUT= ."
 LONGEST_S = 120.0  # of an answer, as Prometheus has it
 
 
@@ -158,7 +159,7 @@ def at_odds(arguments: Namespace) -> str:
     if _is_parquet(arguments) and arguments.format != "focus":
         return "--output: Parquet is written with --format=focus"
     if _is_parquet(arguments) and find_spec("pyarrow") is None:
-        return "Parquet needs the package pyarrow: pip install pyarrow"
+        return f"Parquet needs {PYARROW}"
     return _estimates_no(arguments) if arguments.estimate else ""
 
 

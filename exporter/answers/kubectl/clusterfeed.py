@@ -30,7 +30,7 @@ _MOST_SAID = 20  # troubles of a fleet
 _AT_ONCE = 8
 _FOUND_NS = 15 * 10**9
 
-Answer = FeedResult | NoAnswerError
+
 T = TypeVar("T")
 
 
@@ -135,7 +135,7 @@ class FleetFeed:
         kept = self._kept.get(exporter)
         return clean(kept.place if kept else exporter.node)
 
-    def _keep(self, answers: Mapping[Exporter, Answer]) -> None:
+    def _keep(self, answers: Mapping[Exporter, FeedResult | NoAnswerError]) -> None:
         """Keeps the sums of what answered; nothing of what did not is shown as of now."""
         for exporter, answer in answers.items():
             self._turns[exporter] = self._turn
@@ -228,7 +228,7 @@ class FleetFeed:
             nodes = [of_namespace(node, self._namespace) for node in nodes]
         return result._replace(nodes=nodes)
 
-    def _result(self, answers: Mapping[Exporter, Answer]) -> FeedResult:
+    def _result(self, answers: Mapping[Exporter, FeedResult | NoAnswerError]) -> FeedResult:
         """What some exporters brought; raises NoAnswerError if none answers."""
         errors = {e: one for e, one in answers.items() if isinstance(one, NoAnswerError)}
         self._errors = {e: one for e, one in self._errors.items() if e not in answers} | errors

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from exporter.answers.reading.feeds import NodeSight
 from exporter.answers.reading.feeds.feed import totals_of_devices, totals_of_pods
-from exporter.answers.reading.feeds.fleetlines import Fleet, Look, Sums, namespace_key
+from exporter.answers.reading.feeds.fleetlines import FleetFigures, Look, Sums, namespace_key
 from exporter.answers.reading.feeds.overview import Key, SortKey, ranked
 from exporter.answers.reading.queryapi import label, place_of
 from exporter.model import sum_of_known
@@ -89,7 +89,7 @@ def _pods(tree: Tree, labels: Mapping[str, str]) -> Iterator[Sums]:
         yield Sums(named, core, core_limit, memory, memory_total)
 
 
-def fleet_of(kept: Sequence[NodeSums], look: Look, every: int, namespace: str = "") -> Fleet:
+def fleet_of(kept: Sequence[NodeSums], look: Look, every: int, namespace: str = "") -> FleetFigures:
     """What the screen shows of the nodes that were read; ``every``: of how many."""
     needle = look.needle.casefold()
     by_name: dict[Key, list[Sums]] = defaultdict(list)
@@ -103,7 +103,7 @@ def fleet_of(kept: Sequence[NodeSums], look: Look, every: int, namespace: str = 
     rows += [one for one in found if one not in rows]
     most = look.rows if look.all else max(look.rows // 3, 8)
     total = _sum("", [node.of for node in kept])
-    return Fleet(
+    return FleetFigures(
         totals=Sums(
             {},
             *(total.core, total.core_limit, total.memory, total.memory_total, total.watts),

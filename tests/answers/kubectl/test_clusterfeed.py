@@ -77,6 +77,8 @@ def test_a_read_asks_for_a_turn_and_soon_all_are_known(nodes: Nodes) -> None:
         later |= more
     assert len(asked | later) == NODES
     alone = view(SMALL)
+    assert alone.totals.core is not None
+    assert alone.totals.memory is not None
     shown = view_of(second, "fleet")
     assert shown.totals.core == pytest.approx(NODES * alone.totals.core)
     assert shown.totals.memory == NODES * alone.totals.memory

@@ -100,7 +100,7 @@ def _at_odds(arguments: Namespace, where: str | None) -> str:
     if not where:
         return "close: say where to with --to"
     if find_spec("pyarrow") is None:
-        return "closed days need the package pyarrow: pip install pyarrow"
+        return f"closed days need {stored.PYARROW}"
     if why := stored.at_odds(arguments):
         return why
     if not arguments.close:
