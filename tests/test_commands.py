@@ -173,6 +173,7 @@ def test_prometheus_takes_the_configuration_of_a_machine_with_the_rules(
     assert "2 rule files found" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.program("curl")
 def test_what_is_asked_of_a_simulated_node_is_answered() -> None:
     """Every question in the pages is one that the page of metrics knows an answer to."""

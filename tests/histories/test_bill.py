@@ -18,7 +18,19 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize(("seed", "kind"), [*((1000, kind) for kind in ["plain", *KINDS]), *FOUND])
+LONG = {"owners_forged_by_a_tenant"}  # more than two seconds
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    [
+        *(
+            pytest.param(1000, kind, marks=[pytest.mark.slow] * (kind in LONG))
+            for kind in ["plain", *KINDS]
+        ),
+        *FOUND,
+    ],
+)
 def test_the_bill_of_each_kind_is_the_truth(seed: int, kind: str) -> None:
     assert tried(seed, kind) == []
 

@@ -65,7 +65,14 @@ BOMBS = {
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("text", "line", "reason"), BOMBS.values(), ids=BOMBS)
-@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(
+    "read",
+    [
+        scenario,
+        kubeconfig,
+        *(pytest.param(r, marks=pytest.mark.slow) for r in (settings, web, schemes)),
+    ],
+)
 def test_a_bomb_is_refused_at_once_with_its_line_and_the_reason(
     read: Callable[[Path], None], text: str, line: str, reason: str, tmp_path: Path
 ) -> None:
