@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 T = TypeVar("T")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0  # what is waited for comes in seconds, but the machine may do much else
 LISTENING = re.compile(r"listening on (https?://[0-9.:]+)")
 
 
