@@ -58,14 +58,29 @@ part, and where allocations pass the whole card, it charges more than the card.
 """,
 }
 
+TRIED = """
+## Programs that were tried
+
+On 2026-11-29, over the simulated demo node and our rules:
+
+- **Datadog's OpenMetrics check** (`datadog-checks-base` 38.7.0): in text each of 1,619 series has
+  its name, labels, type and value. With `use_latest_spec` those of type unknown are dropped
+  (`--compat=dcgm`). It stops at 2,000 series of a target: set `max_returned_metrics`.
+- **OpenTelemetry's prometheusreceiver** 0.161.0: names, labels, types and help are kept. There are
+  no units: [our configuration](opentelemetry.md) sets them. Type unknown becomes a gauge: scrape
+  DCGM's names as text. What left the page ends. With `--metrics.created` counters have their start.
+- **vmagent and vmalert** 1.79: each series and its end are kept; all rules are taken.
+"""
+
 
 def compatibility() -> str:
     """The text of compatibility.md."""
-    return COMPATIBILITY_PREFACE + "".join(
+    programs = "".join(
         f"\n## `--compat={program}`: {PROGRAM_WORDS[program]}\n{PROGRAM_NOTES.get(program, '')}"
         + ("" if program == "dcgm-4.9" else _lists(aliases))
         for program, aliases in PROGRAMS.items()
     )
+    return COMPATIBILITY_PREFACE + programs + TRIED
 
 
 def _lists(aliases: Sequence[Alias]) -> str:
