@@ -5,7 +5,7 @@ averaged, waits or is sent to anybody. The rules for Prometheus are in ``rules/`
 
     device_marks(device, snapshot.unix_ns, earlier)
     holding_marks(holding)
-    pod_marks(pod_facts, may_borrow=entry.may_borrow)
+    pod_marks(pod_of_a_tree)
     waiting_marks(device_of_a_tree)  # of all that is on it, by owner
 
 The worst mark comes first.
@@ -22,11 +22,10 @@ from exporter.model import (
     DeviceState,
     GroupHolding,
     GroupKey,
-    PodFacts,
     XidCount,
 )
 from exporter.model.alerts import HARDWARE, NEAR_LIMIT, OVER_SHARE, XID_S, codes, lost, what_to_do
-from exporter.shown.tree import DeviceEntry
+from exporter.shown.tree import DeviceEntry, PodEntry
 from exporter.shown.words import gib
 
 THROTTLED = 0.1  # of the time since the facts before
@@ -224,18 +223,22 @@ def _waits(holding: ContainerHolding) -> bool:
     return pressure > MOSTLY if share is None else pressure > SOME and share < 1 - SOME
 
 
-def pod_marks(pod: PodFacts, *, may_borrow: bool) -> tuple[Mark, ...]:
-    """The marks of a pod over all its devices. Who ``may_borrow`` is never ``OVER_SHARE``."""
-    found: list[Mark] = []
+def pod_marks(entry: PodEntry) -> tuple[Mark, ...]:
+    """The marks of a pod over all its devices. One that may borrow is never ``OVER_SHARE``."""
+    pod, found = entry.facts, list[Mark]()
+    if pod is None:
+        return ()
     if count := pod.unhealthy_devices:
         said = f"the kubelet says that {count:.0f} of its devices {'is' if count == 1 else 'are'}"
         words = f"{said} unhealthy: kubectl describe pod names them"
         found.append(Mark(MarkKind.UNHEALTHY, words))
-    # As MgpuGpuUsedWithoutAllocation: nothing limits what no allocation is known of.
-    if pod.allocated_gpus is None and not pod.ended and (pod.core or pod.memory_bytes):
+    # As MgpuGpuUsedWithoutAllocation: nothing limits what no allocation is known of. An allocation
+    # of a lost device has no amount.
+    is_allocated = entry.is_allocated or pod.allocated_gpus is not None
+    if not is_allocated and not pod.ended and (pod.core or pod.memory_bytes):
         said = "it uses a GPU and was allocated none: nothing limits it"
         found.append(Mark(MarkKind.UNASKED, said))
-    core = None if may_borrow else pod.core_of_limit
+    core = None if entry.may_borrow else pod.core_of_limit
     return (*found, *_limits(core, pod.memory_of_limit))
 
 

@@ -101,7 +101,8 @@ class PodEntry:
 
     ``is_only_here``: it is on no other device, so that its figures are the pod's. ``unplaced``: its
     allocations that belong to none of the containers here. ``may_borrow``: whether the policy of
-    any of its allocations, on all devices, lets it use more of the core than its share.
+    any of its allocations, on all devices, lets it use more of the core than its share;
+    ``is_allocated``: whether it has any, of whatever amount.
     """
 
     namespace: str
@@ -111,6 +112,7 @@ class PodEntry:
     unplaced: tuple[ContainerHolding, ...] = ()
     is_only_here: bool = True
     may_borrow: bool = False
+    is_allocated: bool = False
 
     @property
     def ended(self) -> bool:
@@ -288,10 +290,13 @@ class _Branches:
         self._unplaced: dict[PodName, list[ContainerHolding]] = defaultdict(list)
         self._devices: dict[PodName, set[str]] = defaultdict(set)
         self._borrowers: set[PodName] = set()
+        self._allocated: set[PodName] = set()
         for held in facts.containers:
             name = held.owner.pod_name
             if held.allocation.may_borrow:
                 self._borrowers.add(name)
+            if held.allocation.granted:
+                self._allocated.add(name)
             if not held.uuid:
                 self._unplaced[name].append(held)
                 continue
@@ -332,6 +337,7 @@ class _Branches:
                     unplaced=tuple(unplaced),
                     is_only_here=devices <= {uuid},
                     may_borrow=name in self._borrowers,
+                    is_allocated=name in self._allocated,
                 )
             )
         return tuple(found)

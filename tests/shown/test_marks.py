@@ -15,6 +15,7 @@ from exporter.model import (
     Device,
     DeviceFacts,
     DeviceState,
+    Facts,
     Granted,
     GroupHolding,
     GroupKey,
@@ -39,6 +40,7 @@ from exporter.shown.tree import (
     GroupEntry,
     PodEntry,
     Tree,
+    tree_of,
     visible_to,
 )
 from tests.snapshots import container
@@ -185,7 +187,17 @@ def test_a_pod_has_a_mark_where_an_alert_would_be_raised(
     facts: dict[str, Any], kinds: list[MarkKind]
 ) -> None:
     pod = PodFacts("team", "a-0")._replace(**facts)
-    assert [mark.kind for mark in pod_marks(pod, may_borrow=False)] == kinds
+    entry = PodEntry(pod.namespace, pod.name, pod)
+    assert [mark.kind for mark in pod_marks(entry)] == kinds
+
+
+def test_a_pod_whose_device_is_lost_was_allocated_it_whatever_its_amount() -> None:
+    granted = AllocationFacts((Granted("nvidia-device-plugin"),))
+    held = container(uuid="GPU-1", allocation=granted)
+    name = held.owner.pod_name
+    facts = Facts(containers=(held,), pods=(PodFacts(*name, memory_bytes=GIB),))
+    (pod,) = tree_of(facts).devices[0].pods
+    assert pod_marks(pod) == ()
 
 
 def test_a_group_that_borrows_memory_is_marked_with_how_much() -> None:
@@ -291,7 +303,7 @@ def test_a_pod_is_marked_by_its_own_figures() -> None:
         namespace="ml", name="train", unhealthy_devices=1, core_of_limit=1.5, memory_of_limit=0.99
     )
 
-    kinds = [mark.kind for mark in pod_marks(pod, may_borrow=False)]
+    kinds = [mark.kind for mark in pod_marks(PodEntry(pod.namespace, pod.name, pod))]
 
     assert kinds == [MarkKind.UNHEALTHY, MarkKind.OVER_SHARE, MarkKind.NEAR_MEMORY_LIMIT]
 
@@ -299,6 +311,7 @@ def test_a_pod_is_marked_by_its_own_figures() -> None:
 def test_a_pod_that_may_borrow_is_not_over_its_share() -> None:
     pod = PodFacts(namespace="ml", name="train", core_of_limit=1.5, memory_of_limit=0.99)
 
-    kinds = [mark.kind for mark in pod_marks(pod, may_borrow=True)]
+    entry = PodEntry(pod.namespace, pod.name, pod, may_borrow=True)
+    kinds = [mark.kind for mark in pod_marks(entry)]
 
     assert kinds == [MarkKind.NEAR_MEMORY_LIMIT]

@@ -181,7 +181,7 @@ def _pod(name: PodName, here: Sequence[_OnDevice]) -> TreeEntry:
     ended = all(each.ended for _, each in here)
     parts = tuple(part for part in _containers(here) if ended or not part.ended)
     figures = here[0][1].over_all or _summed(parts)
-    marks = pod_marks(facts, may_borrow=here[0][1].may_borrow) if facts is not None else ()
+    marks = pod_marks(here[0][1])
     key = key_of("pod", space, pod)
     return TreeEntry(key, "pod", space, pod, owner, figures, parts, marks, ended)
 

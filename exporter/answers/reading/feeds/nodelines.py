@@ -166,7 +166,7 @@ def _pod(entry: PodEntry, waiting: WaitingMarks, above: Key, node: NodeContext) 
             children=only.children,
             also=only.name,
         )
-    own = pod_marks(entry.facts, may_borrow=entry.may_borrow) if entry.facts else ()
+    own = pod_marks(entry)
     # A pod and its containers may have a mark of one kind. The containers' says more: it stands.
     of_kinds = {mark.kind: mark for mark in (*own, *(mark for one in live for mark in one.marks))}
     return replace(line, marks=tuple(of_kinds.values()))
