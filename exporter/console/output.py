@@ -8,11 +8,12 @@ cannot be written ends the command with a message, or silently where nobody read
 import contextlib
 import errno
 import os
+import shutil
 import signal
 import sys
 from typing import BinaryIO
 
-from exporter.shown.printable import printable
+from exporter.shown.printable import printable, wrapped
 
 NOT_READ = 128 + signal.SIGPIPE  # as shells report a signal
 _CLOSED = OSError(errno.EBADF, "it is closed")
@@ -59,10 +60,16 @@ def warn(text: str) -> None:
     """Write lines to standard error, without control characters; lost if that cannot be."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"{printable(text)}\n")
+            width = columns() if sys.stderr.isatty() else None
+            sys.stderr.write(f"{wrapped(printable(text), width)}\n")
             sys.stderr.flush()
 
 
 def is_terminal() -> bool:
     """Whether standard output is one."""
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def columns() -> int | None:
+    """How many columns the terminal has; None if standard output is none."""
+    return shutil.get_terminal_size().columns if is_terminal() else None

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from datetime import UTC, datetime
+from textwrap import wrap
 
 LONGEST_TEXT = 512
 
@@ -29,6 +30,22 @@ def printable(value: str, *, coloured: bool = False) -> str:
     if value.isascii() and value.replace("\n", "").isprintable():
         return value
     return "".join(character if character == "\n" else _shown(character) for character in value)
+
+
+def wrapped(text: str, width: int | None) -> str:
+    """The text in lines of at most ``width`` columns; with None as it is.
+
+    A line goes on below, two columns further in. Names, paths and amounts, which people copy, are
+    whole: only spaces are broken.
+    """
+    if width is None:
+        return text
+    lines: list[str] = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        more = {"break_long_words": False, "break_on_hyphens": False}
+        lines += wrap(line, width, subsequent_indent=f"{indent}  ", **more) or [line]
+    return "\n".join(lines)
 
 
 def cell(value: str) -> str:

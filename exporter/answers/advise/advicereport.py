@@ -10,6 +10,7 @@ from exporter.answers.advise.advice import Advice, Found, Workload
 from exporter.answers.advise.amounts import DEVICES, Resource, asked, is_known
 from exporter.answers.advise.sizing import SizingOutcome
 from exporter.answers.reading.ranges import written
+from exporter.shown.printable import wrapped
 from exporter.shown.words import gib, joined
 
 FORMATS = ("table", "json", "yaml")
@@ -72,7 +73,7 @@ def _table(found: Found, since_s: int, until_s: int, width: int | None) -> str:
     lines = [_HEAD, *(_line(*one) for one in found.advice)]
     rows = _rows(lines)
     if width is not None and max(map(len, rows)) > width:
-        rows = _narrow(lines)
+        rows = _narrow(lines, width)
     body = "\n".join(rows)
     advice = [one for _, one in found.advice]
     reasons = sorted({one.outcome.reason for one in advice if one.outcome.reason})
@@ -80,26 +81,32 @@ def _table(found: Found, since_s: int, until_s: int, width: int | None) -> str:
     span = f"{written(since_s)} to {written(until_s)}"
     if found.first_s - since_s > _SOON_S:
         span += f", of which nothing is known before {written(int(found.first_s))}"
-    return f"{span}\n\n{body}\n\n{_freed(advice)}{notes}{_unknown_steps(advice)}"
+    said = wrapped(f"{_freed(advice)}{notes}{_unknown_steps(advice)}", width)
+    return f"{wrapped(span, width)}\n\n{body}\n\n{said}"
 
 
-def _rows(lines: Sequence[Sequence[str]]) -> list[str]:
+def _rows(lines: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        gap.join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
 
 
-def _narrow(lines: Sequence[Sequence[str]]) -> list[str]:
-    """The rows with the workload above its figures and the request, which is copied, below them."""
-    head, *figures = _rows([line[1:-1] for line in lines])
-    found = [f"{lines[0][0]}", f"  {head}", f"    {lines[0][-1]}"]
-    above = ""
-    for line, figure in zip(lines[1:], figures, strict=True):
+def _narrow(lines: Sequence[Sequence[str]], width: int) -> list[str]:
+    """The rows with the workload above its figures and the request, which is copied, below them.
+
+    If that is too wide, the advice and its confidence are below, too.
+    """
+    figures = _rows([line[1:-1] for line in lines], " ")
+    below = 1 if max(map(len, figures)) + 2 <= width else 3
+    figures = figures if below == 1 else _rows([line[1:-below] for line in lines], " ")
+    found, above = list[str](), ""
+    for line, figure in zip(lines, figures, strict=True):
         found += [line[0]] if line[0] != above else []
         above = line[0]
-        found += [f"  {figure}", *([f"    {line[-1]}"] if line[-1] else [])]
+        more = "  ".join(line[-below:-1]), line[-1]
+        found += [f"  {figure}", *(f"    {one}" for one in more if one)]
     return found
 
 

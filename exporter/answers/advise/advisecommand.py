@@ -1,6 +1,5 @@
 """The command ``advise``: what each workload should ask for, by what a Prometheus saw of it."""
 
-import shutil
 import time
 from argparse import ArgumentParser, Namespace
 from functools import partial
@@ -10,7 +9,7 @@ from exporter.answers.advise.advice import advised
 from exporter.answers.reading.accessflags import add_arguments as add_access
 from exporter.answers.reading.accessflags import far_namespace, far_prometheus
 from exporter.answers.reading.ranges import add_range, range_of
-from exporter.console.output import is_terminal, say, warn
+from exporter.console.output import columns, say, warn
 from exporter.console.progress import progress
 from exporter.httpclient import NoAnswerError
 from exporter.shown.printable import clean, printable
@@ -44,8 +43,7 @@ def advise(arguments: Namespace) -> int:
             found = advised(prometheus, since_s, until_s, namespace, partial(_warn, arguments))
     except (NoAnswerError, ValueError) as error:
         return _refused(arguments, str(error))
-    width = shutil.get_terminal_size().columns if is_terminal() else None
-    said = advicereport.written_as(arguments.format, found, since_s, until_s, width)
+    said = advicereport.written_as(arguments.format, found, since_s, until_s, columns())
     say(printable(said))
     return _OK
 

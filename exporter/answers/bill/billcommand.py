@@ -34,7 +34,7 @@ from exporter.answers.reading.nodelabels import sanitized
 from exporter.answers.reading.queryapi import Prometheus
 from exporter.answers.reading.ranges import add_range, days_of, moment, range_of, written
 from exporter.answers.reading.storedcounters import POD_INFO
-from exporter.console.output import say, warn
+from exporter.console.output import columns, say, warn
 from exporter.console.progress import Progress, progress
 from exporter.httpclient import NoAnswerError
 from exporter.inputs import yamldocument
@@ -334,8 +334,10 @@ def write_bill(found: Bill, arguments: Namespace, account: str) -> int:
         text = focus.as_csv(found, "mgpu-exporter", account)
     elif form == "json":
         text = billreport.as_json(found)
+    elif form == "csv":
+        text = billreport.as_csv(found)
     else:
-        text = billreport.as_csv(found) if form == "csv" else billreport.as_table(found)
+        text = billreport.as_table(found, None if arguments.output else columns())
     if not arguments.output:
         say(text)
         return _OK

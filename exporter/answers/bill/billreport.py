@@ -11,7 +11,7 @@ from decimal import Decimal
 from exporter.answers.bill.bill import Bill, BillRow
 from exporter.answers.bill.parts import NOBODY, Part
 from exporter.answers.reading.ranges import written
-from exporter.shown.printable import cell, clean
+from exporter.shown.printable import cell, clean, wrapped
 
 _HOUR_MS = 3_600_000
 _LEAST = Decimal("0.005")
@@ -75,14 +75,55 @@ def _record(row: BillRow) -> dict[str, object]:
     }
 
 
-def as_table(bill: Bill) -> str:
+def as_table(bill: Bill, width: int | None = None) -> str:
     """A line for each payer, with GPU hours of each part; what nobody had stands last.
 
     Payers whose line would say 0.00 alone are one line together. Of several periods each has its
-    lines, and the range has them, too.
+    lines, and the range has them, too. In less than its ``width`` the parts that are mostly
+    nobody's stand below their payer, and in still less the figures below the name.
     """
     parts = [part for part in Part if bill.of(part)]
-    lines = [["", *(_WORDS[part] for part in parts), "GPU hours", bill.currency]]
+    head = ["", *(_WORDS[part] for part in parts), "GPU hours", bill.currency]
+    rows = _aligned([head, *_body(bill, parts)])
+    if width is not None and max(map(len, rows)) > width:
+        own = [part for part in parts if part in {Part.USED, Part.ALLOCATED_IDLE}]
+        head = ["", *(_WORDS[part] for part in own), "GPU hours", bill.currency]
+        above, below = zip(*(title.rpartition(" ")[::2] for title in head), strict=True)
+        lines = [list(above), list(below), *_body(bill, own)]
+        rows = _aligned(lines)
+        if max(map(len, rows)) > width:
+            rows = _below_names(lines)
+    days = f"{written(bill.since_s)} to {written(bill.until_s)}, by {bill.method}"
+    table = "".join(f"{row}\n" for row in rows)
+    return f"{wrapped(days, width)}\n\n{table}\n{wrapped(_notes(bill), width)}"
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """The lines with names at the left of their column, and figures at the right of theirs."""
+    widths = [
+        max(len(line[column]) for line in lines if column < len(line))
+        for column in range(len(lines[0]))
+    ]
+    rows = (
+        [
+            f"{line[0]:<{widths[0]}}",
+            *(f"{each:>{width}}" for each, width in zip(line[1:], widths[1:], strict=False)),
+        ]
+        for line in lines
+    )
+    return ["  ".join(row).rstrip() for row in rows]
+
+
+def _below_names(lines: Sequence[Sequence[str]]) -> list[str]:
+    """The rows with each name, which may be long, above its figures."""
+    figures = _aligned([["", *line[1:]] for line in lines])
+    pairs = zip(lines, figures, strict=True)
+    return [row for line, figure in pairs for row in (line[0], figure) if row]
+
+
+def _body(bill: Bill, parts: Sequence[Part]) -> list[list[str]]:
+    """All lines but the head."""
+    lines: list[list[str]] = []
     periods = bill.periods
     if len(periods) > 1:
         begins_days = all(period.since_s % _DAY_S == 0 for period in periods[1:])
@@ -91,27 +132,14 @@ def as_table(bill: Bill) -> str:
             lines.append([begun[:10] if begins_days else f"{begun[:10]} {begun[11:16]}"])
             lines += _lines([row for row in bill.rows if row.period == period], parts, "  ")
         lines.append(["the whole range"])
-    lines += _lines(bill.rows, parts, "  " * (len(periods) > 1))
-    widths = [
-        max(len(line[column]) for line in lines if column < len(line))
-        for column in range(len(lines[0]))
-    ]
-    table = "".join(
-        "  ".join(
-            [
-                f"{line[0]:<{widths[0]}}",
-                *(f"{each:>{width}}" for each, width in zip(line[1:], widths[1:], strict=False)),
-            ]
-        ).rstrip()
-        + "\n"
-        for line in lines
-    )
-    days = f"{written(bill.since_s)} to {written(bill.until_s)}, by {bill.method}"
-    return f"{days}\n\n{table}\n{_notes(bill)}"
+    return lines + _lines(bill.rows, parts, "  " * (len(periods) > 1))
 
 
 def _lines(rows: Sequence[BillRow], parts: Sequence[Part], before: str) -> list[list[str]]:
-    """The lines of payers, of those of next to nothing together, and of all."""
+    """The lines of payers, of those of next to nothing together, and of all.
+
+    Parts that are not among ``parts`` have lines below their payer's.
+    """
     by_payer: dict[tuple[str, str], list[BillRow]] = defaultdict(list)
     for row in rows:
         by_payer[payer_of(row), row.payer.kind].append(row)
@@ -124,15 +152,18 @@ def _lines(rows: Sequence[BillRow], parts: Sequence[Part], before: str) -> list[
         if payer != nobody and max(hours, abs(_cost(mine))) < _LEAST:
             least.add(payer)
     least = least if len(least) > 1 else set()
-    lines = [
-        [before + payer[0], *_figures(by_payer[payer], parts)]
-        for payer in order
-        if payer not in least
-    ]
+    named = [(payer[0], by_payer[payer]) for payer in order if payer not in least]
     if least:
         few = [row for payer in least for row in by_payer[payer]]
-        at = len(lines) - (nobody in by_payer)
-        lines.insert(at, [f"{before}{len(least)} others below {_LEAST}", *_figures(few, parts)])
+        at = len(named) - (nobody in by_payer)
+        named.insert(at, (f"{len(least)} others below {_LEAST}", few))
+    lines: list[list[str]] = []
+    for name, mine in named:
+        lines.append([before + name, *_figures(mine, parts)])
+        for part in (one for one in Part if one not in parts):
+            if its := [row for row in mine if row.part is part and row.milliseconds]:
+                none = [""] * len(parts)
+                lines.append([f"{before}  {_WORDS[part]}", *none, *_figures(its, ())])
     return [*lines, [before + "all", *_figures(rows, parts)]]
 
 
@@ -144,7 +175,7 @@ def _figures(rows: Sequence[BillRow], parts: Sequence[Part]) -> list[str]:
     by_part = {part: sum(row.milliseconds for row in rows if row.part is part) for part in parts}
     return [
         *(f"{by_part[part] / _HOUR_MS:.2f}" if by_part[part] else "" for part in parts),
-        f"{sum(by_part.values()) / _HOUR_MS:.2f}",
+        f"{sum(row.milliseconds for row in rows) / _HOUR_MS:.2f}",
         f"{_cost(rows):,.2f}",
     ]
 

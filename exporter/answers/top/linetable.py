@@ -4,7 +4,7 @@ Everything can be read without colour: the allocation is marked in its bar, use 
 blocks, and unknown values are question marks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from math import ceil
 from typing import NamedTuple
@@ -206,14 +206,21 @@ class Layout(NamedTuple):
     columns: tuple[tuple[TableColumn, int], ...]
 
 
-def layout(cells: int, longest_name: int = LEAST_NAME, *, past: bool = True) -> Layout:
-    """The layout of a line of so many cells; ``past``: there is history to show."""
+def layout(
+    cells: int, longest_name: int = LEAST_NAME, *, past: bool = True, whole_name: int = LEAST_NAME
+) -> Layout:
+    """The layout of a line of so many cells; ``past``: there is history to show.
+
+    A name of ``whole_name`` cells has room before all columns but the core and the memory.
+    """
     # Columns are shown by rank, as long as the name keeps its least width. Room beyond goes to the
     # name, up to the longest, and then to columns that grow, the most important first.
+    first = [column for column in COLUMNS if column.rank <= 1]
+    kept = max(LEAST_NAME, min(whole_name, cells - _taken(first)))
     shown: list[TableColumn] = []
     wanted = [column for column in COLUMNS if past or column is not PAST]
     for column in sorted(wanted, key=lambda column: column.rank):
-        least = GOOD_NAME if column.rank >= EXTRA else LEAST_NAME
+        least = max(kept, GOOD_NAME) if column.rank >= EXTRA else kept
         if least + _taken([*shown, column]) > cells:
             break
         shown.append(column)
@@ -247,6 +254,15 @@ def head(of: Layout, names: str = NAMES) -> list[Piece]:
         title = fitted(column.title, cells) if column.left else column.title[:cells].rjust(cells)
         pieces.append(Piece(f" {title}", Tone.FAINT))
     return pieces
+
+
+def whole(row: ShownLine, of: Layout) -> Iterator[list[Piece]]:
+    """One row, on two lines where a name that people copy is longer than its column."""
+    name, *figures = line(row, of)
+    if row.line.kind is not LineKind.PROCESS and longest_name([row]) > of.name:
+        yield line(row, Layout(longest_name([row]), ()))
+        name = Piece(" " * of.name)
+    yield [name, *figures]
 
 
 def line(row: ShownLine, of: Layout) -> list[Piece]:

@@ -2,14 +2,13 @@
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
 from exporter.answers.reading.feeds import Feed, FeedResult, GuidedFeed, view_of
 from exporter.answers.reading.feeds.overview import Overview
 from exporter.answers.top.topreport import report
-from exporter.console.output import is_terminal, say
+from exporter.console.output import columns, is_terminal, say
 from exporter.console.progress import watch
 
 USUAL_NS = 5 * 10**9
@@ -39,9 +38,8 @@ def print_result(
     if document is not None:
         say(json.dumps(document, indent=2) + "\n")
     else:
-        width = shutil.get_terminal_size().columns if is_terminal() else None
         coloured = is_terminal() and not os.environ.get("NO_COLOR")
-        say(report(view, width, coloured=coloured, is_part=result.is_part), coloured=coloured)
+        say(report(view, columns(), coloured=coloured, is_part=result.is_part), coloured=coloured)
     return status_of(view)
 
 

@@ -15,7 +15,7 @@ from exporter.answers.reading.feeds.overview import (
 from exporter.answers.top import linetable
 from exporter.answers.top.linetable import Piece, Tone
 from exporter.model import Unmeasured
-from exporter.shown.printable import utc
+from exporter.shown.printable import utc, wrapped
 from exporter.shown.reasonwords import UNMEASURED
 from exporter.shown.words import narrow_memory, plural
 
@@ -38,24 +38,29 @@ def report(view: Overview, width: int | None, *, coloured: bool, is_part: bool =
     shown = rows(view.lines, Arrangement(by, deepest=4))
     cells = max(width or WIDE, NARROW)
     past = any(len(row.line.past) > 1 for row in shown)
-    layout = linetable.layout(cells, linetable.longest_name(shown), past=past)
-    lines = [] if is_part else [[Piece(title(view), Tone.STRONG)], [Piece(sums(view))]]
-    lines += [[Piece(f"! {trouble}", Tone.OVER)] for trouble in view.troubles]
+    copied = [row for row in shown if row.line.kind is not LineKind.PROCESS]
+    whole, longest = linetable.longest_name(copied), linetable.longest_name(shown)
+    layout = linetable.layout(cells, longest, past=past, whole_name=whole)
+
+    def said(text: str, tone: Tone = Tone.PLAIN) -> list[list[Piece]]:
+        return [[Piece(line, tone)] for line in wrapped(text, width).split("\n")]
+
+    lines = [] if is_part else [*said(title(view), Tone.STRONG), *said(sums(view))]
+    lines += [line for trouble in view.troubles for line in said(f"! {trouble}", Tone.OVER)]
     lines += [
         [],
         linetable.head(layout, names_of(view)),
-        *(linetable.line(row, layout) for row in shown),
+        *(line for row in shown for line in linetable.whole(row, layout)),
     ]
-    lines += [] if shown else [[Piece(nothing(view), Tone.UNKNOWN)]]
+    lines += [] if shown else said(nothing(view), Tone.UNKNOWN)
     named = [one for line in view.lines for one in _named(line)]
     marks = [f"! {name}: {mark.kind}: {mark.detail}" for line, name in named for mark in line.marks]
-    lines += [[], *([Piece(mark, Tone.OVER)] for mark in marks)] if marks else []
+    lines += [[], *(line for mark in marks for line in said(mark, Tone.OVER))] if marks else []
     if unknown := _unknown_by_reason(named):
-        lines += [[], [Piece("? is not known:", Tone.UNKNOWN)]]
+        lines += [[], *said("? is not known:", Tone.UNKNOWN)]
         for why, figures in unknown.items():
-            said = f"{why}: {UNMEASURED[Unmeasured(why)]}" if why in set(Unmeasured) else why
-            lines += [[Piece(f"  {said}", Tone.UNKNOWN)]]
-            lines += [[Piece(f"    {figure}", Tone.UNKNOWN)] for figure in figures]
+            reason = f"{why}: {UNMEASURED[Unmeasured(why)]}" if why in set(Unmeasured) else why
+            lines += said("\n    ".join([f"  {reason}", *figures]), Tone.UNKNOWN)
     colours = _COLOURS if coloured else {}
     coded = (
         "".join(f"{colours[p.tone]}{p.text}{_END}" if p.tone in colours else p.text for p in line)

@@ -2,13 +2,11 @@
 
 import json
 import re
-import shutil
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
-from textwrap import wrap
 from typing import NoReturn
 
 from exporter.answers.reading.accessflags import add_arguments as add_access
@@ -28,12 +26,12 @@ from exporter.answers.why.nodecase import (
 from exporter.answers.why.sentences import Sentence, sentences
 from exporter.answers.why.seriescase import SeriesCase
 from exporter.console.commandline import argument
-from exporter.console.output import is_terminal, say, warn
+from exporter.console.output import columns, say, warn
 from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
 from exporter.inputs.valuekinds import duration
 from exporter.model import GroupKey, PodName, Snapshot
-from exporter.shown.printable import clean, utc
+from exporter.shown.printable import clean, utc, wrapped
 from exporter.shown.words import joined
 
 SECOND_NS = 10**9
@@ -106,7 +104,7 @@ def answer(asked: Callable[[], Sequence[Case]], arguments: Namespace) -> int:
         lines += [f"{indent}{clean(one.text, longest=None)}" for one in about]
     if more := len(said) - _MAX_CASES:
         lines += [f"and {more} more, none of them worse"] if more > 0 else []
-    say("".join(f"{line}\n" for text in lines for line in _fitted(text)))
+    say("".join(f"{wrapped(line, columns())}\n" for line in lines))
     return _OK
 
 
@@ -120,21 +118,6 @@ def _document(case: Case, said: Sequence[Sentence]) -> dict[str, object]:
         "parts": [asdict(part) for part in case.parts],
         "sentences": [{"topic": one.topic, "text": one.text} for one in said],
     }
-
-
-def _fitted(text: str) -> list[str]:
-    """The lines of a sentence on a terminal: names, which people copy, are not broken."""
-    if not is_terminal():
-        return [text]
-    indent = text[: len(text) - len(text.lstrip())]
-    width = shutil.get_terminal_size().columns
-    return wrap(
-        text,
-        width,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _warn(arguments: Namespace, why: str) -> None:
