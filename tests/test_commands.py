@@ -72,6 +72,48 @@ def test_the_command_takes_the_arguments_that_the_pages_show(arguments: list[str
     assert _parser().parse_args(arguments) is not None
 
 
+@pytest.mark.parametrize(
+    ("program", "more"),
+    [
+        pytest.param("helm", (), marks=pytest.mark.program("helm")),
+        pytest.param("kubectl", ("options",), marks=pytest.mark.program("kubectl")),
+    ],
+)
+def test_the_flags_of_other_programs_are_theirs(program: str, more: tuple[str, ...]) -> None:
+    def told(*arguments: str) -> str:
+        asked = [program, *arguments]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+
+    listed = re.findall(r"^  ([a-z-]+) {2,}", told("--help"), re.MULTILINE)
+    of_all = told(*more) if more else ""
+    used: dict[str, set[str]] = {}
+    for page, words in ALL:
+        if words[:1] == [program] and "mgpu" not in words:  # the plugin takes its own
+            [command, *_] = [word for word in words if word in listed]
+            used.setdefault(command, set()).update(
+                f"{word.partition('=')[0]} of {page}" for word in words if word.startswith("-")
+            )
+    for command, flags in used.items():
+        known = told(command, "--help") + of_all
+        names = {flag: flag.partition(" ")[0] for flag in flags}
+        assert [f for f, n in names.items() if not re.search(rf"(?<![\w-]){n}\b", known)] == []
+    assert {"helm": {"upgrade", "rollback", "uninstall"}, "kubectl": {"delete", "label"}}[
+        program
+    ] <= used.keys()
+
+
+def test_what_is_removed_from_a_machine_is_what_its_page_installs() -> None:
+    typed = "\n".join(lines(ROOT / "docs" / "upgrading.md"))
+    installed = (ROOT / "docs/off-kubernetes.md").read_text()
+    unit = (ROOT / "deploy/systemd/mgpu-exporter.service").read_text()
+
+    for place in ("/opt/pipx", "/usr/local/bin", "/etc/systemd/system/", "/etc/default/"):
+        assert place in installed, place
+        assert place in typed, place
+    assert "/etc/default/mgpu-exporter" in unit
+    assert "/usr/local/bin/mgpu-exporter" in unit
+
+
 @pytest.mark.parametrize("arguments", started("make"))
 def test_the_targets_that_the_pages_name_are_in_the_makefile(arguments: list[str]) -> None:
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -4,6 +4,7 @@ Each amount has two forms: one for sentences and the page, which may be "?" or "
 narrow one for the columns of a terminal. No line breaks between a number and its unit.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ _HUNDRED = 99.95  # what is shown as 100
 _J, _KJ, _KWH = 1e6, 1e9, 3.6e12  # in microjoules
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 _MOST_NAMES = 5
+_CONTAINER_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 def percent(ratio: float | None) -> str:
@@ -125,6 +127,11 @@ def plural(count: int | str, noun: str, nouns: str = "", *, space: str = " ") ->
 def page_plural(count: int, noun: str, nouns: str = "") -> str:
     """As ``plural``, without a line break in it."""
     return plural(count, noun, nouns, space=NBSP)
+
+
+def short_ids(text: str) -> str:
+    """The text with containers' ids of 64 digits as docker shows them, by 12."""
+    return _CONTAINER_ID.sub(r"\1", text)
 
 
 def joined(names: Sequence[str], most: int | None = None) -> str:

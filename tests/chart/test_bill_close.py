@@ -67,6 +67,8 @@ def test_the_policy_lets_it_reach_the_store_and_nobody_it() -> None:
     assert "ingress" not in spec
     daemon = found.one("DaemonSet")["spec"]["selector"]["matchLabels"]
     assert not daemon.items() <= job["metadata"]["labels"].items()
+    name = "app.kubernetes.io/name"  # by it alone the runbooks look for the exporter of a node
+    assert job["metadata"]["labels"][name] == f"{daemon[name]}-bill-close"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ import pytest
 import yaml
 
 from exporter.agent.simulation.load_scenario import load
+from tests.answers.top.test_terminal import terminal
 from tests.e2e.programs import eventually
 from tools.demo.access import NAMESPACE, OPERATOR, TENANT, reviews
 from tools.demo.fleet import ALERTS, GUARDED, NODES, OF_ALERT, quick
@@ -43,6 +44,13 @@ SHOWN = {
     "what to ask for": (0, ("inference/StatefulSet/chat-13b", "koordinator.sh/gpu-core")),
     "what the last day cost": (0, ("research/Job/train", "slurm/4711  ", "576.00")),
     "what a tenant sees": (1, (WAITING, "others, not shown to you")),
+}
+# What people copy from an answer, which is whole at any width of a terminal.
+COPIED = {
+    "top --once": (WAITING, "inference/search-embed-7d5b9c6d8f-h4tqw", "batch/embed-nightly-7f4d"),
+    f"why {WAITING}": ("batch/embed-nightly-7f4d",),
+    "advise --since=1d": ("inference/StatefulSet/chat-13b server", "koordinator.sh/gpu-core: 60"),
+    "bill --price=2.00 --by=owner": ("notebooks/StatefulSet/notebook-alice", "slurm/4711"),
 }
 
 
@@ -228,3 +236,11 @@ def test_all_that_it_says_is_there_and_it_ends_as_a_whole() -> None:
             assert done.returncode == status, (command, done.stderr)
             for answer in answers:
                 assert answer in done.stdout, (command, answer, done.stdout)
+        for command, copied in COPIED.items():
+            for columns in (60, 80, 120, 200):
+                words = f"{command} --prometheus={prometheus}".split()
+                with terminal(*words, columns=columns, rows=500) as screen:
+                    shown = screen.lines()
+                assert max(map(len, shown)) <= columns, (words, columns, shown)
+                for name in copied:
+                    assert any(name in line for line in shown), (words, columns, name, shown)

@@ -4,9 +4,11 @@ import json
 import re
 import shlex
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from exporter.agent.settings import TABLE
 from exporter.cli import _parser
@@ -24,6 +26,7 @@ OF_PODS = {  # what only a node of a cluster can have
     *("MgpuAllocatedGpuIdle", "MgpuExporterMissing", "MgpuNamespaceOverwritten"),
     *("MgpuPodNearMemoryLimit", "MgpuBillDayOpen"),
 }
+OTHERS = {"nvidia-driver", "alertmanager"}  # whose pods are others' charts'
 RESET = re.compile(r"\breset|\b[Dd]rain")
 COMMANDS = {
     *("get", "describe", "logs", "exec", "delete", "cordon", "uncordon", "drain", "label"),
@@ -126,6 +129,38 @@ def test_a_runbooks_commands_are_of_programs_that_are_there(path: Path) -> None:
         after = words[words.index("--") + 1 :] if "--" in words else []
         if after[:1] == ["mgpu-exporter"]:
             assert _parser().parse_args(after[1:]).command == after[1]
+
+
+def test_the_runbooks_names_are_the_charts() -> None:
+    """The namespace, labels and account of what they type are there as the chart renders it."""
+    text = (ROOT / "deploy" / "mgpu-exporter.yaml").read_text()
+    objects = {one["kind"]: one for one in yaml.safe_load_all(text)}
+    pod = objects["DaemonSet"]["spec"]["template"]
+    labels = {f"{name}={value}" for name, value in pod["metadata"]["labels"].items()}
+    closing = (ROOT / "charts/mgpu-exporter/templates/billclose.yaml").read_text()
+    assert '"component" "bill-close"' in closing
+    labels.add("app.kubernetes.io/component=bill-close")
+    account = objects["ServiceAccount"]["metadata"]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    [container] = pod["spec"]["containers"]  # so that exec and logs need no -c
+    assert container["name"] == "mgpu-exporter"
+
+    typed = [(path, words_of(line)) for path in PATHS for line in blocks(path, "sh")]
+    given = [(a, b) for _, words in typed for a, b in pairwise(words) if words[0] == "kubectl"]
+    found = {
+        flag: {value for one, value in given if one == flag and "$" not in value}
+        for flag in ("-n", "-l")
+    }
+    others = {"gpu-operator", "monitoring"}
+    assert found["-n"] == {objects["Namespace"]["metadata"]["name"], *others}
+    assert {one for one in found["-l"] if one.partition("=")[2] not in OTHERS} <= labels
+    assert {b for _, words in typed for b in words if b.startswith("--as=")} == {f"--as={user}"}
+    for path in PATHS:
+        lines = blocks(path, "sh")
+        for name in ("EXPORTER", "DRIVER", "ALERTMANAGER"):
+            uses = [n for n, line in enumerate(lines) if f"${name}" in line]
+            made = [n for n, line in enumerate(lines) if line.startswith(f"{name}=$(kubectl ")]
+            assert not uses or (made and made[0] < uses[0]), (path.name, name)
 
 
 @pytest.mark.program("kubectl")

@@ -45,6 +45,16 @@ app.kubernetes.io/instance of every object, which may be another than the releas
 mgpu-exporter/release: {{ .Release.Name }}
 {{- end }}
 
+{{/*
+The selector of pods beside the exporters, as JSON. Their name is another, so that whoever asks for
+the exporter of a node by its name gets no other pod. Takes a dict: root, component.
+*/}}
+{{- define "mgpu.besideSelector" -}}
+{{- $name := printf "%s-%s" (include "mgpu.name" .root | trunc 52) .component }}
+{{- $own := dict "app.kubernetes.io/component" .component "app.kubernetes.io/name" $name }}
+{{- merge $own (include "mgpu.selector" .root | fromYaml) | toJson }}
+{{- end }}
+
 {{- define "mgpu.labels" -}}
 {{ include "mgpu.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

@@ -106,7 +106,7 @@ def advised(
         where = f"namespace {namespace}" if namespace else "any namespace"
         raise NoAnswerError(
             f"{prometheus.address} knows no container of {where} that was allocated a GPU in this "
-            "range"
+            "range; jobs, Docker containers and other groups have no share that could be advised on"
         )
     return Found(sorted(advice, key=lambda one: (one[0], one[1].resource)), min(firsts))
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -12,10 +11,10 @@ from exporter.answers.bill.bill import Bill, BillRow
 from exporter.answers.bill.parts import NOBODY, Part
 from exporter.answers.reading.ranges import written
 from exporter.shown.printable import cell, clean, wrapped
+from exporter.shown.words import short_ids
 
 _HOUR_MS = 3_600_000
 _LEAST = Decimal("0.005")
-_CONTAINER_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")  # shown as docker shows it
 _DAY_S = 86_400
 _WORDS = {
     Part.USED: "used",
@@ -54,7 +53,7 @@ def as_csv(bill: Bill) -> str:
 
 def payer_of(row: BillRow) -> str:
     """Who pays, as the table says it."""
-    return clean(_CONTAINER_ID.sub(r"\1", row.payer.name), longest=None)
+    return clean(short_ids(row.payer.name), longest=None)
 
 
 def _record(row: BillRow) -> dict[str, object]:

@@ -32,7 +32,7 @@ from exporter.httpclient import NoAnswerError
 from exporter.inputs.valuekinds import duration
 from exporter.model import GroupKey, PodName, Snapshot
 from exporter.shown.printable import clean, utc, wrapped
-from exporter.shown.words import joined
+from exporter.shown.words import joined, short_ids
 
 SECOND_NS = 10**9
 _OK, _UNKNOWN, _NOTHING = 0, 1, 2
@@ -101,7 +101,7 @@ def answer(asked: Callable[[], Sequence[Case]], arguments: Namespace) -> int:
     for case, about in said[:_MAX_CASES]:
         node = {part.card.node for part in case.parts if indent} - {""}
         lines += [" on ".join([f"{case.namespace}/{case.pod}", *sorted(node)])] if indent else []
-        lines += [f"{indent}{clean(one.text, longest=None)}" for one in about]
+        lines += [f"{indent}{clean(short_ids(one.text), longest=None)}" for one in about]
     if more := len(said) - _MAX_CASES:
         lines += [f"and {more} more, none of them worse"] if more > 0 else []
     say("".join(f"{wrapped(line, columns())}\n" for line in lines))

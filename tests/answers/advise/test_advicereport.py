@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from exporter.answers.advise.advice import Advice, Found, Workload
 from exporter.answers.advise.advicereport import written_as
 from exporter.answers.advise.amounts import Resource
@@ -54,14 +56,17 @@ def test_memory_that_never_changes_is_not_said_to_be_more_than_that() -> None:
     ) in said(flat)
 
 
-def test_in_80_columns_names_and_what_is_copied_are_whole() -> None:
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_in_any_width_names_and_what_is_copied_are_whole(columns: int) -> None:
     workload = Workload("", "inference-of-the-team", "Deployment", "chat-13b-with-a-name", "server")
     advice = replace(LESS, scheme="vke-mgpu")
     found = Found([(workload, advice), (workload, replace(advice, resource=Resource.MEMORY))], 0)
 
-    narrow = written_as("table", found, 0, 86_400, 80).splitlines()
-    wide = written_as("table", found, 0, 86_400, 200).splitlines()
-    assert max(map(len, wide)) > 80 >= max(map(len, narrow))
-    assert "inference-of-the-team/Deployment/chat-13b-with-a-name server" in narrow
-    assert "    vke.volcengine.com/mgpu-core: 12" in narrow
-    assert wide == written_as("table", found, 0, 86_400).splitlines()
+    said = written_as("table", found, 0, 86_400, columns).splitlines()
+    name = "inference-of-the-team/Deployment/chat-13b-with-a-name server"
+    request = "vke.volcengine.com/mgpu-core: 12"
+    assert max(map(len, said)) <= columns
+    assert any(line.startswith(name) for line in said)
+    assert any(line.endswith(request) for line in said)
+    assert (f"    {request}" in said) == (columns < 200)
+    assert ("    lower  7.0" in said) == (columns < 80)

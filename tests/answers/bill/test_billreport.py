@@ -161,3 +161,20 @@ def test_a_name_cannot_forge_a_line_of_the_table() -> None:
     name, *figures = lines(bill(row(payer, 1_800_000, "1.00")))[0]
     assert name == "cgroup/x\\x1b[2K\\nall\\u202e"
     assert figures == ["0.00", "0.50", "0.50", "1.00"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_in_any_width_names_are_whole_and_figures_the_same(columns: int) -> None:
+    embed = Payer("inference", "Deployment", "search-embed-of-a-long-name")
+    lost = Part.UNOBSERVED
+    rows = [row(embed, 7_200_000, "4"), row(embed, 3_600_000, "2", Part.ALLOCATED_IDLE)]
+    rows += [row(NOBODY, 1_800_000, "1", part) for part in (Part.UNALLOCATED, lost)]
+    said = billreport.as_table(bill(*rows, row(BIG, 360_000, "0.20", lost)), columns).splitlines()
+
+    assert max(map(len, said)) <= columns
+    at = next(n for n, line in enumerate(said) if embed.name in line)
+    figures = said[at if columns > 60 else at + 1].removeprefix(embed.name).split()
+    assert figures == ["2.00", "1.00", "3.00", "6.00"]
+    below = [line.split()[0] for line in said if line.startswith("  un")]
+    assert below == (["unobserved", "unallocated", "unobserved"] if columns < 120 else [])
+    assert [line.split()[-2:] for line in said if "4.10" in line] == [["4.10", "8.20"]]

@@ -1,5 +1,6 @@
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ from exporter.shown.kinds import NOBODY
 from exporter.shown.marks import Mark, MarkKind
 from exporter.shown.words import narrow_memory, narrow_percent
 from tests.agent.api.nodes import crowded, demo, hostile
-from tests.answers.reading.views import everything, is_harmless, view
+from tests.answers.reading.views import everything, is_harmless, process, view
 
 
 def line(value: float | None, limit: float | None = None, why: str = "") -> Line:
@@ -202,3 +203,23 @@ def test_off_kubernetes_the_terminal_speaks_of_jobs_units_and_users() -> None:
     assert head.startswith("GPU / OWNER / PROCESS")
     assert "POD" not in head
     assert "pod" not in title
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_printed_once_all_fits_and_names_that_people_copy_are_whole(columns: int) -> None:
+    seen = view(demo())
+    said = report(seen, columns, coloured=False).splitlines()
+
+    assert max(map(width, said)) <= columns
+    owners = [one for one in everything(seen.lines) if one.kind is not LineKind.PROCESS]
+    assert [one.name for one in owners if not any(one.name in line for line in said)] == []
+
+
+def test_a_name_longer_than_the_terminal_has_a_line_of_its_own() -> None:
+    long = replace(process("x" * 70, 0.5), kind=LineKind.POD)
+    gpu = Line(("gpu",), LineKind.DEVICE, "gpu", children=(long,))
+
+    *_, name, figures = report(Overview("n", lines=(gpu,)), 60, coloured=False).splitlines()
+    assert name.strip() == "x" * 70
+    assert figures.startswith(" " * 40)
+    assert figures.split() == ["50%"]

@@ -38,6 +38,18 @@ class Screen:
                     break
         assert words in self.said, self.said[-2000:]
 
+    def lines(self) -> list[str]:
+        """All that it wrote until it ended, without colours and what was overwritten."""
+        ends = time.monotonic() + PATIENCE_S
+        while time.monotonic() < ends:
+            if select.select([self._controller], [], [], 1.0)[0]:
+                try:
+                    self.said += os.read(self._controller, 65536)
+                except OSError:  # the other side is closed
+                    break
+        plain = re.sub(rb"\x1b\[[0-9;]*[mK]", b"", self.said).decode()
+        return [line.rpartition("\r")[2] for line in plain.split("\r\n")]
+
     def press(self, key: bytes) -> None:
         """Type."""
         os.write(self._controller, key)
