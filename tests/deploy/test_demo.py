@@ -115,6 +115,12 @@ def test_a_day_repeats_what_lasts_and_counters_grow_on() -> None:
     assert not [line for line in lines if "short" in line]
 
 
+def test_the_parts_of_a_day_are_kept_as_the_whole_is() -> None:
+    for name in ("core_seconds", "energy_joules"):
+        page = f'mgpu_device_unattributed_{name}_total{{reason="mig"}} 7.0'
+        assert list(written([page, page], "n", 10**9))[-1].startswith(page.partition("{")[0])
+
+
 def test_the_tokens_are_of_an_operator_and_a_tenant_and_no_other_counts(tmp_path: Path) -> None:
     with reviews(tmp_path) as kubeconfig:
         (cluster,) = json.loads(kubeconfig.read_text())["clusters"]

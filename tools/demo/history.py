@@ -28,7 +28,8 @@ SECOND_NS = 10**9
 KEPT = re.compile(
     r"^(mgpu_(?:device|namespace|pod|container|group|group_kind)_(?:info|up|allocation_info|core_limit_ratio"
     r"|memory_(?:used|limit|total|reserved)_bytes|core_utilization_ratio|busy_seconds_total"
-    r"|(?:\w+_)?(?:core|gpu)_seconds_total|core_waiting(?:_on)?_seconds_total|energy_joules_total"
+    r"|(?:\w+_)?(?:core|gpu)_seconds_total|core_waiting(?:_on)?_seconds_total"
+    r"|(?:\w+_)?energy_joules_total"
     r"|unobserved_seconds_total)"
     r"|mgpu_exporter_cycles_total)(?:\{(.*)\})? (\S+)$",
     re.MULTILINE,
