@@ -42,9 +42,14 @@ def wrapped(text: str, width: int | None) -> str:
         return text
     lines: list[str] = []
     for line in text.split("\n"):
-        indent = line[: len(line) - len(line.lstrip())]
-        more = {"break_long_words": False, "break_on_hyphens": False}
-        lines += wrap(line, width, subsequent_indent=f"{indent}  ", **more) or [line]
+        broken = wrap(
+            line,
+            width,
+            subsequent_indent=" " * (len(line) - len(line.lstrip()) + 2),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += broken or [line]
     return "\n".join(lines)
 
 
