@@ -21,7 +21,7 @@ RUNBOOK = 200  # of each runbook of an alert, which are not among those
 # What is made from code is not counted: a contributor who adds a metric, a platform or a sharing
 # system to its table need not look for words to take away, nor for those of a new alert's runbook.
 GENERATED = re.compile(
-    r"<!--[^>]*\bby (?:docs|charts|rules)/generate\.py.*?(?:<!-- end|\Z)",
+    r"<!--[^>]*\bby (?:docs|charts|rules)/generate\.py.*?(?:<!-- end[^>]*-->|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 ALERT = "docs/runbooks/Mgpu"
