@@ -86,20 +86,20 @@ def test_the_flags_of_other_programs_are_theirs(program: str, more: tuple[str, .
 
     listed = re.findall(r"^  ([a-z-]+) {2,}", told("--help"), re.MULTILINE)
     of_all = told(*more) if more else ""
-    used: dict[str, set[str]] = {}
+    used: dict[tuple[str, ...], set[str]] = {}
     for page, words in ALL:
         if words[:1] == [program] and "mgpu" not in words:  # the plugin takes its own
-            [command, *_] = [word for word in words if word in listed]
-            used.setdefault(command, set()).update(
+            at = next(n for n, word in enumerate(words) if word in listed)
+            below = words[at + 1 : at + 2] if words[at] in {"create", "rollout"} else []
+            used.setdefault((words[at], *below), set()).update(
                 f"{word.partition('=')[0]} of {page}" for word in words if word.startswith("-")
             )
     for command, flags in used.items():
-        known = told(command, "--help") + of_all
+        known = told(*command, "--help") + of_all
         names = {flag: flag.partition(" ")[0] for flag in flags}
         assert [f for f, n in names.items() if not re.search(rf"(?<![\w-]){n}\b", known)] == []
-    assert {"helm": {"upgrade", "rollback", "uninstall"}, "kubectl": {"delete", "label"}}[
-        program
-    ] <= used.keys()
+    wanted = {"helm": {"upgrade", "rollback", "uninstall"}, "kubectl": {"delete", "label"}}
+    assert wanted[program] <= {command for command, *_ in used}
 
 
 def test_what_is_removed_from_a_machine_is_what_its_page_installs() -> None:

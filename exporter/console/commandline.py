@@ -3,7 +3,14 @@
 import re
 import signal
 import sys
-from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from argparse import (
+    SUPPRESS,
+    Action,
+    ArgumentParser,
+    ArgumentTypeError,
+    HelpFormatter,
+    Namespace,
+)
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
@@ -74,6 +81,12 @@ class Parser(ArgumentParser):
         """All its long flags."""
         return [flag for flag in self._option_string_actions if flag.startswith("--")]
 
+    @property
+    def shown(self) -> list[str]:
+        """Its long flags that its help shows."""
+        options = self._option_string_actions
+        return [flag for flag in self.flags if options[flag].help != SUPPRESS]
+
     def parse(self, argv: Sequence[str], tolerant: str = "") -> Namespace:
         """The parsed arguments. Exits with status 2 if one is unknown.
 
@@ -123,7 +136,7 @@ class Parser(ArgumentParser):
         is_value = False
         for given in left:
             name, equals, _ = given.partition("=")
-            having = [other for other, parser in self.commands.items() if name in parser.flags]
+            having = [other for other, parser in self.commands.items() if name in parser.shown]
             if is_value and not having:
                 is_value = False
             elif having:

@@ -3,7 +3,7 @@
 import errno
 import os
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -96,6 +96,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="where to write [default standard output]; of FOCUS, x.parquet is Parquet",
     )
     add_access(parser, prometheus=True, without=("url", "namespace"))
+    # Unknown, it would leave its value to be taken for an argument.
+    group.add_argument("--namespace", "-n", type=_of(_all_namespaces), help=SUPPRESS)
 
 
 def bill(arguments: Namespace) -> int:
@@ -283,6 +285,10 @@ def _by(text: str) -> str:
     if by not in BY or (by == "label") != bool(key):
         raise ArgumentTypeError("give namespace, pod, owner, label:KEY, user, account, or kind")
     return text
+
+
+def _all_namespaces(_: str) -> object:
+    raise ValueError("a bill is of whole cards, so of all namespaces (--by=namespace)")
 
 
 def _of(known: Callable[[str], object]) -> Callable[[str], object]:

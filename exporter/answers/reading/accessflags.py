@@ -5,8 +5,8 @@ Secrets come from files or variables, because every user of the machine can read
 
 import os
 import re
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Collection, Mapping
+from argparse import ArgumentParser, Namespace
+from collections.abc import Collection, Mapping
 
 from exporter.answers.reading.feeds.feed import Feed, OwnNode
 from exporter.answers.reading.feeds.prometheus import LESS, PrometheusFeed
@@ -52,18 +52,6 @@ VARIABLES = (*(v for v, _ in (FLAGS | PROMETHEUS_FLAGS).values()), PASSWORD, TOK
 """Every environment variable that is read here."""
 
 
-_NOT_TAKEN = {"namespace": "a bill is of whole cards, so of all namespaces (--by=namespace)"}
-
-
-def _refuse(name: str) -> Callable[[str], object]:
-    """A reader of a flag's value that refuses each."""
-
-    def refuse(_: str) -> object:
-        raise ArgumentTypeError(_NOT_TAKEN.get(name, "this command cannot use it"))
-
-    return refuse
-
-
 def add_arguments(
     parser: ArgumentParser, *, prometheus: bool = False, without: Collection[str] = ()
 ) -> None:
@@ -71,10 +59,9 @@ def add_arguments(
     group = parser.add_argument_group("another machine")
     parser.set_defaults(**dict.fromkeys(without))
     for name, (variable, about) in (FLAGS | (PROMETHEUS_FLAGS if prometheus else {})).items():
-        names = (f"--{name}", "-n") if name == "namespace" else (f"--{name}",)
-        if name in without:  # without it, argparse would take its value for an argument
-            group.add_argument(*names, type=_refuse(name), help=SUPPRESS)
+        if name in without:
             continue
+        names = (f"--{name}", "-n") if name == "namespace" else (f"--{name}",)
         group.add_argument(*names, metavar="VALUE", help=f"{about} [${variable}]")
     group.add_argument(
         "--header",

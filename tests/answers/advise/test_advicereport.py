@@ -69,4 +69,3 @@ def test_in_any_width_names_and_what_is_copied_are_whole(columns: int) -> None:
     assert any(line.startswith(name) for line in said)
     assert any(line.endswith(request) for line in said)
     assert (f"    {request}" in said) == (columns < 200)
-    assert ("    lower  7.0" in said) == (columns < 80)

@@ -211,8 +211,9 @@ def test_printed_once_all_fits_and_names_that_people_copy_are_whole(columns: int
     said = report(seen, columns, coloured=False).splitlines()
 
     assert max(map(width, said)) <= columns
-    owners = [one for one in everything(seen.lines) if one.kind is not LineKind.PROCESS]
-    assert [one.name for one in owners if not any(one.name in line for line in said)] == []
+    shown = [row.line for row in rows(seen.lines, Arrangement(deepest=4))]
+    owners = [one.name for one in shown if one.kind is not LineKind.PROCESS]
+    assert [name for name in owners if not any(name in line for line in said)] == []
 
 
 def test_a_name_longer_than_the_terminal_has_a_line_of_its_own() -> None:
