@@ -92,7 +92,10 @@ def test_the_flags_of_other_programs_are_theirs(program: str, more: tuple[str, .
             at = next(n for n, word in enumerate(words) if word in listed)
             below = words[at + 1 : at + 2] if words[at] in {"create", "rollout"} else []
             used.setdefault((words[at], *below), set()).update(
-                f"{word.partition('=')[0]} of {page}" for word in words if word.startswith("-")
+                f"{flag.partition('=')[0]} of {page}"
+                for word in words
+                if word.startswith("-")
+                for flag in ([word] if word.startswith("--") else [f"-{one}" for one in word[1:]])
             )
     for command, flags in used.items():
         known = told(*command, "--help") + of_all
