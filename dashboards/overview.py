@@ -45,7 +45,7 @@ from dashboards.panels import (
     series,
     stat,
 )
-from dashboards.sizing import freed, to_ask_for
+from dashboards.sizing import by_what_is_freed, freed, largest_of, to_ask_for
 from dashboards.tables import (
     FILLED,
     SHARE_USE,
@@ -108,6 +108,9 @@ def dashboard() -> build.Dashboard:
     owners, pods = ranked(_by_use_of_workloads(NAMESPACE)), ranked(_by_use_of_pods(NAMESPACE))
     found.with_variable(largest("largest_owners", "owner", owners))
     found.with_variable(largest("largest_pods", "pod", pods))
+    for resource in Resource:
+        advice = ranked(by_what_is_freed(resource))
+        found.with_variable(largest(largest_of(resource), "owner", advice))
     for panel in (*_totals(), fleet.cards(), _in_trouble(), alerts("overview", _firing)):
         found.with_panel(panel)
     found.with_row(build.Row("Who uses what, of what share"))

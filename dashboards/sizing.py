@@ -11,12 +11,30 @@ from exporter.answers.advise.amounts import Resource
 from exporter.answers.advise.sizing import LATELY, SizingOutcome
 from rules.sizing import KNOWN_FOR, OVER, SHOWN, name
 
-SELECTED = '{cluster=~"$cluster",$namespace_label=~"$namespace"}'
+SELECTED = 'cluster=~"$cluster",$namespace_label=~"$namespace"'
 
 
-def _figure(resource: Resource, figure: str, over: str = KNOWN_FOR) -> str:
+def _figure(
+    resource: Resource, figure: str, over: str = KNOWN_FOR, selector: str = SELECTED
+) -> str:
     """What was recorded last of a figure, without the series' name."""
-    return f"last_over_time({name(resource, figure)}{SELECTED}[{over}])"
+    return f"last_over_time({name(resource, figure)}{{{selector}}}[{over}])"
+
+
+def _by_workload(resource: Resource, figure: str, selector: str) -> str:
+    found = _figure(resource, figure, selector=selector)
+    return f"max by ({BY_WORKLOAD}) ({found})"  # or rows fall apart
+
+
+def by_what_is_freed(resource: Resource, selector: str = SELECTED) -> str:
+    """What says which rows are the largest: what each workload could give back."""
+    freed, outcome = (_by_workload(resource, one, selector) for one in ("freed", "outcome"))
+    return f"({freed} or 0 * {outcome})"
+
+
+def largest_of(resource: Resource) -> str:
+    """The variable with the workloads that a table shows."""
+    return f"largest_{resource}_advice"
 
 
 BY_WORKLOAD = "cluster, $namespace_label, owner_kind, owner_name, $container_label"
@@ -50,10 +68,9 @@ def freed(resource: Resource, unit: str) -> Panel:
 
 def to_ask_for(resource: Resource, unit: str, of_all: str) -> Panel:
     """A row for each workload: what it has, what it used, what it should ask for."""
-    figures = {
-        one: f"max by ({BY_WORKLOAD}) ({_figure(resource, one)})"  # or rows fall apart
-        for one in SHOWN
-    }
+    # A pod without an owner has no name there that Grafana could find.
+    of_largest = f'{SELECTED},owner_name=~"|${largest_of(resource)}"'
+    figures = {one: _by_workload(resource, one, of_largest) for one in SHOWN}
     return table(
         f"{resource.title()} to ask for",
         "What the command advise says, by the same rules: amounts are of one card, what could be "
@@ -75,5 +92,6 @@ def to_ask_for(resource: Resource, unit: str, of_all: str) -> Panel:
         links={"Namespace": to("overview", "overview", namespace="${__value.raw}")},
         nothing=NOT_RECORDED,
         known=_figure(resource, "outcome"),
-        largest=f"({figures['freed']} or 0 * {figures['outcome']})",
+        largest=by_what_is_freed(resource),
+        among=by_what_is_freed(resource, of_largest),
     ).time_from(OVER)

@@ -34,7 +34,9 @@ class Ask(Protocol):
 VARIABLE = re.compile(r"\$([a-zA-Z_]\w*)|\$\{(\w+)(?:\.[\w.]+)?(?::\w+)?\}")
 ALL = ".*"  # what stands for all in a query; an address has Grafana's own name for it
 # Where a fleet is smaller than a table: what test_largest.py says of a larger one.
-LARGEST = {"largest_owners": ALL, "largest_pods": ALL}
+LARGEST = dict.fromkeys(
+    ("largest_owners", "largest_pods", "largest_core_advice", "largest_memory_advice"), ALL
+)
 LABEL_NAME = re.compile(r"[a-zA-Z_]\w*")
 LABEL_VALUES = re.compile(r"label_values\((.+), ([\w$]*)\)")
 UNSORTED = 0  # of a variable: what can be chosen stands as Prometheus answers

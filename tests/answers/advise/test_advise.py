@@ -14,7 +14,7 @@ from exporter.answers.reading.ranges import written
 from exporter.cli import main
 from rules.generate import FOLDER as RULES
 from tests.dashboards.grafana import FOLDER as BOARDS
-from tests.dashboards.grafana import fill, load, panels
+from tests.dashboards.grafana import LARGEST, fill, load, panels
 from tests.store import Store, Target
 
 pytestmark = [pytest.mark.program("prometheus"), pytest.mark.slow]
@@ -348,7 +348,7 @@ def words_of(table: dict[str, Any], head: str) -> dict[str, str]:
 
 def asked(store: Store, expression: str) -> list[dict[str, Any]]:
     """What a panel's query finds for the range, with everything chosen."""
-    every = {"cluster": ".*", "namespace": ".*"}
+    every = {"cluster": ".*", "namespace": ".*", **LARGEST}
     every |= {f"{label}_label": label for label in ("namespace", "container")}
     return store.query(fill(expression, {**every, "__range": f"{DAYS_S}s"}), BEGIN + DAYS_S)
 
