@@ -287,7 +287,7 @@ def _trend_of_parts() -> Panel:
 
 
 def _power() -> Panel:
-    power = f"rate(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__rate_interval])"
+    power = f"namespace_instance:mgpu_energy_joules:sum_rate5m{{{NAMESPACE}}}"
     return series(
         "Power, by namespace",
         "And what is charged to nobody, by reason. With that of groups, on their own dashboard, "
@@ -299,7 +299,8 @@ def _power() -> Panel:
         "watt",
         stacked=True,
         colors={"^nobody: idle": IDLE, "^nobody: (?!idle)": NOBODY},
-    )
+        nothing=NO_RULES,
+    ).interval(RECORDED_EACH)
 
 
 def _power_of_boards() -> Panel:
