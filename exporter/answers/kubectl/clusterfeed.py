@@ -121,7 +121,8 @@ class FleetFeed:
         wanted = [one for one in self._exporters if self._place(one) in places]
         opened, others = wanted[:_MOST_OPEN], list[Exporter]()
         for on_screen in (True, False):
-            rest = (one for one in self._exporters if one not in opened and one not in others)
+            chosen = {*opened, *others}
+            rest = (one for one in self._exporters if one not in chosen)
             some = (one for one in rest if not on_screen or self._place(one) in self._shown)
             order = sorted(some, key=lambda one: self._turns.get(one, 0))
             others += order[: A_TURN // 2 if on_screen else A_TURN - len(others)]
