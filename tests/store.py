@@ -107,8 +107,9 @@ class Store:
         before, self._shown[writer] = self._shown.get(writer, set()), set(values)
         samples = {labels: struct.pack("<d", value) for labels, value in values.items()}
         samples |= dict.fromkeys(before - samples.keys(), STALE)
-        at_ms = round(at * 1000)
-        self.write(sent(labels, [(at_ms, value)]) for labels, value in samples.items())
+        # As ``sent``, but what is the same in all series of a scrape is made once.
+        head, tail = sent((), [(round(at * 1000), STALE)]).split(STALE)
+        self.write(_labels(labels) + head + value + tail for labels, value in samples.items())
 
     def record(self, rules: Path, since: int, until: int, interval: str) -> None:
         """Let it have what these rules record in a range; ``interval`` is of groups without one."""
