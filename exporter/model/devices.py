@@ -244,7 +244,8 @@ class DeviceMemory:
     """Memory of a device and of its processes, all read at the same moment.
 
     ``total_bytes`` and ``used_bytes`` None: not reported. ``rejected`` are processes with an
-    impossible size, which is left out. ``charges`` are at most some seconds older.
+    impossible size, which is left out, and ``unread`` those whose size could not be read now.
+    ``charges`` are at most some seconds older.
     """
 
     total_bytes: int | None
@@ -253,6 +254,7 @@ class DeviceMemory:
     processes: tuple[ProcessMemory, ...] | None
     rejected: frozenset[int] = frozenset()
     charges: tuple[CgroupCharge, ...] = ()
+    unread: frozenset[int] = frozenset()
 
 
 SensorValue = float | Mapping[str, float] | None

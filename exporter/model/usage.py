@@ -67,8 +67,9 @@ NOTHING_USED = Used()
 class MemoryHeld:
     """Device memory of one owner. ``used_bytes`` is None if any of its processes is unknown.
 
-    ``is_rejected``: it is unknown because the driver reports more than can be. ``is_charge``: it is
-    what the ``cgroup`` is charged, because the driver has no figure of its processes.
+    ``is_rejected``: it is unknown because the driver reports more than can be; ``is_unread``:
+    because some of it could not be read now. ``is_charge``: it is what the ``cgroup`` is charged,
+    because the driver has no figure of its processes.
     """
 
     used_bytes: int | None
@@ -76,6 +77,7 @@ class MemoryHeld:
     is_rejected: bool = False
     cgroup: CgroupMemory | None = None
     is_charge: bool = False
+    is_unread: bool = False
 
 
 class DeviceUsage(NamedTuple):

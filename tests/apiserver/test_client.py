@@ -17,7 +17,7 @@ from exporter.apiserver.client import (
 )
 from exporter.apiserver.serveranswers import ApiError, explanation
 from tests.agent.sources.pods.apiserver import ApiServer, write_kubeconfig
-from tests.agent.sources.pods.authority import make_certificate
+from tests.agent.sources.pods.authority import expired, make_certificate
 from tests.agent.sources.pods.documents import pod_document
 from tests.agent.sources.pods.watching import Watching
 
@@ -81,6 +81,23 @@ def test_a_server_that_the_authority_does_not_know_is_refused_until_the_authorit
         pods.wait_until_down("certificate verify failed")
         assert not secure.requests("list")
         (service_account / "ca.crt").write_bytes(right)
+        pods.wait_until_up()
+
+
+@needs_openssl
+def test_a_server_whose_certificate_has_expired_is_refused_until_it_and_its_authority_are_renewed(
+    secure: ApiServer, service_account: Path, tmp_path: Path
+) -> None:
+    assert secure.tls is not None
+    old = expired(tmp_path, tmp_path / "server.crt", tmp_path / "server.key")
+    (service_account / "ca.crt").write_bytes(old.read_bytes())
+    secure.tls.load_cert_chain(old, tmp_path / "server.key")
+    with Watching(in_pod(secure, service_account)) as pods:
+        pods.wait_until_down("certificate has expired")
+        assert not secure.requests("list")
+        renewed, key = make_certificate(tmp_path, "renewed")
+        secure.tls.load_cert_chain(renewed, key)
+        (service_account / "ca.crt").write_bytes(renewed.read_bytes())
         pods.wait_until_up()
 
 

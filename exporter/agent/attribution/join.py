@@ -161,6 +161,10 @@ def share_memory(
     }
     for owner in {owners.get(pid, Unattributed.UNKNOWN_CGROUP) for pid in memory.rejected}:
         held[owner] = replace(held[owner], is_rejected=True)
+    for owner in {
+        owners.get(pid, Unattributed.UNKNOWN_CGROUP) for pid in memory.unread
+    } & held.keys():
+        held[owner] = replace(held[owner], is_unread=True)
     held |= _unlisted(memory, held, charged)
     # What the driver and the firmware take has no process. Processes may also hold more together
     # than the device has in use: the driver counts shared memory for each of them, and reads device

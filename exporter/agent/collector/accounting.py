@@ -18,6 +18,7 @@ from exporter.agent.collector.podallocations import Allocations
 from exporter.agent.collector.polling import SourcePoller
 from exporter.agent.collector.processowners import (
     Holders,
+    Moves,
     ProcessOwners,
     Residency,
     SandboxWatch,
@@ -107,6 +108,7 @@ class Accounting:
         self._allocations = Allocations(rules.allocations, clock)
         self._allocated: list[Allocated] = []
         self._sandboxes = SandboxWatch()
+        self._moves = Moves()
         self._shown = PodLabels()
         self._group_names = GroupNames()
         self._residency = Residency()
@@ -229,7 +231,8 @@ class Accounting:
             else found.holders(each.memory)
             for uuid, each in devices.items()
         }
-        self._enter(devices, found, holders, now)
+        self._moves.follow(read.identities, found.owners, now.mono_ns)
+        self._enter(devices, holders, now)
         # Allocations are set after the windows were entered. The windows are from before now, and
         # what is allocated from now on is not compared with them.
         seen_on = partial(found.seen_on, devices.values())
@@ -260,12 +263,11 @@ class Accounting:
     def _enter(
         self,
         devices: Mapping[str, DeviceReading],
-        found: ProcessOwners,
         holders: Mapping[str, Holders],
         now: Moment,
     ) -> None:
         """Enters the states, memory and windows of all devices into the ledger."""
-        ledger, owners = self._ledger, found.owners
+        ledger = self._ledger
         for uuid, reading in devices.items():
             # A device that cannot be read is observed too: one that is not has left the node.
             ledger.observe(reading, now)
@@ -284,6 +286,7 @@ class Accounting:
                     weights = idle_weights(self._idle, uuid, held, self._allocated)
                 later_ns -= window.length_ns
                 ended = now.earlier(later_ns)
+                owners = self._moves.owners(ended.mono_ns - window.length_ns)
                 usage = account_for(reading.device, window, owners, residents, weights)
                 ledger.record(usage, ended)
                 self._residency.enter(usage, window.processes, owners, ended.mono_ns)

@@ -174,6 +174,46 @@ def owners_of(
     return ProcessOwners(owners, members, charged, frozenset(unnamed), jobs)
 
 
+class Moves:
+    """When processes went from one owner's cgroup to another's."""
+
+    def __init__(self) -> None:
+        self._identities: Mapping[int, CgroupIdentity | Unattributed] = {}
+        self._owners: Mapping[int, Owner] = {}
+        self._moved_mono_ns: dict[int, int] = {}
+
+    def follow(
+        self,
+        identities: Mapping[int, CgroupIdentity | Unattributed],
+        owners: Mapping[int, Owner],
+        mono_ns: int,
+    ) -> None:
+        """Takes what this cycle found. A new name of the same cgroup's owner is no move."""
+        moved = [
+            pid
+            for pid, identity in self._identities.items()
+            if identity != identities.get(pid, identity)
+            and self._owners[pid] != owners[pid]
+            and not isinstance(identity, Unattributed)
+        ]
+        stayed = {p: at for p, at in self._moved_mono_ns.items() if p in identities}
+        self._moved_mono_ns = stayed | dict.fromkeys(moved, mono_ns)
+        self._identities, self._owners = identities, owners
+
+    def owners(self, begun_mono_ns: int) -> Mapping[int, Owner]:
+        """The owners in a window that began then, as far as that is certain.
+
+        Of a process that moved after its beginning it is not known what it did where. So its use is
+        neither its new owner's, who may have had nothing of it, nor its old one's.
+        """
+        late = [pid for pid, at in self._moved_mono_ns.items() if at > begun_mono_ns]
+        return (
+            self._owners | dict.fromkeys(late, Unattributed.UNKNOWN_CGROUP)
+            if late
+            else (self._owners)
+        )
+
+
 class Residency:
     """The tenants of each device. It only keeps values that the cycle makes in any case."""
 

@@ -14,9 +14,12 @@ import psutil
 from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
 from exporter.agent.doctor.vendors import OTHERS, Said, devices_found, quantities
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Whole
 from exporter.agent.sources.gpus.nvml.cadence import MAX_SHARE, SECOND, AdaptiveInterval
 from exporter.agent.sources.gpus.nvml.errors import SUCCESS, LibraryError
 from exporter.agent.sources.gpus.nvml.library import SONAME, load
+from exporter.agent.sources.gpus.sysfs import text_in
 from exporter.metrics.families import groups_without
 from exporter.model import (
     QUANTITIES,
@@ -146,6 +149,7 @@ UNKNOWN = "unknown"
 NEEDED = ("core", "memory")  # without these no container has a value
 
 _DEV = Path("/dev")
+_MAX_DEVICE_FILES = 65_536
 _VERSION = re.compile(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s")
 _REMEDIES = {
     Unmeasured.NO_PERMISSION: (
@@ -179,6 +183,7 @@ def _nvidia(evidence: ProbeResults, readings: list[Reading], dev: Path) -> Itera
     opened = any(reading.status.up for reading in readings)
     module = module_version(Path(evidence.settings.path_procfs))
     yield _module(module, opened=opened)
+    version = module.value if isinstance(module, Whole | Cut) else UNKNOWN
     try:
         library = load(evidence.settings.nvml_library or None)
     except LibraryError as error:
@@ -188,7 +193,7 @@ def _nvidia(evidence: ProbeResults, readings: list[Reading], dev: Path) -> Itera
         )
         yield problem(SONAME, f"not found: {error.detail}", remedy, DRIVER)
         return
-    yield from _library(library, module)
+    yield from _library(library, version)
     yield from _device_files(dev, opened=opened)
     yield from _driver(evidence.fatal, readings)
     devices = [device for reading in readings for device in reading.devices]
@@ -235,14 +240,14 @@ def sampling(
             yield ok(subject, sentence)
 
 
-def module_version(procfs: Path) -> str:
-    """The kernel module's version from ``/proc/driver/nvidia/version``; "" if it is not loaded."""
-    try:
-        text = (procfs / "driver/nvidia/version").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
-    found = _VERSION.search(text)
-    return found[1] if found else UNKNOWN
+def module_version(procfs: Path) -> Reply[str]:
+    """The kernel module's version; absent if it is not loaded."""
+
+    def parsed(text: str) -> str:
+        found = _VERSION.search(text)
+        return found[1] if found else UNKNOWN
+
+    return door.parsed(text_in(procfs / "driver/nvidia/version"), parsed)
 
 
 def _library(library: CDLL, module: str) -> Iterator[CheckResult]:
@@ -253,7 +258,7 @@ def _library(library: CDLL, module: str) -> Iterator[CheckResult]:
     version = text.value.decode("ascii", "replace") if is_said else ""
     words = f"version {version}" if version else "of an unknown version"
     yield ok(SONAME, f"{words}, {mapped[0] if mapped else 'by the loader'}")
-    if module not in {"", UNKNOWN} and version and not version.endswith(module):
+    if module != UNKNOWN and version and not version.endswith(module):
         yield problem(
             "versions",
             f"the library is {version}, the kernel module {module}",
@@ -262,38 +267,45 @@ def _library(library: CDLL, module: str) -> Iterator[CheckResult]:
         )
 
 
-def _module(module: str, *, opened: bool) -> CheckResult:
-    if module:
-        return ok("kernel module", f"version {module}")
-    remedy = "load the driver on this node (nvidia-smi on the host shows whether it is)"
-    if opened:
-        return note("kernel module", "not in /proc/driver/nvidia, yet the library answers")
-    return problem("kernel module", "not loaded, or not visible in /proc/driver/nvidia", remedy)
+def _module(module: Reply[str], *, opened: bool) -> CheckResult:
+    match module:
+        case Whole(version) | Cut(version):
+            return ok("kernel module", f"version {version}")
+        case Absent() if opened:
+            return note("kernel module", "not in /proc/driver/nvidia, yet the library answers")
+        case Absent():
+            found = "not loaded, or not visible in /proc/driver/nvidia"
+            remedy = "load the driver on this node (nvidia-smi on the host shows whether it is)"
+            return problem("kernel module", found, remedy)
+        case Refused() | Failed():
+            found = f"its version cannot be read in /proc/driver/nvidia: {door.why(module)}"
+            return note("kernel module", found, "see the kernel log")
 
 
 def _device_files(dev: Path, *, opened: bool) -> Iterator[CheckResult]:
     """Opens the device files as the library does, because the device cgroup may refuse them."""
-    paths = sorted(
-        path for path in dev.glob("nvidia*") if re.fullmatch(r"nvidia(ctl|\d+)", path.name)
-    )
+    listed = door.names(dev, _MAX_DEVICE_FILES)
+    paths: list[Path] = []
+    match listed:
+        case Whole(names) | Cut(names):
+            paths = sorted(dev / name for name in names if re.fullmatch(r"nvidia(ctl|\d+)", name))
+        case Absent():
+            pass
+        case Refused() | Failed():
+            found, remedy = f"{dev} cannot be listed: {door.why(listed)}", "see the kernel log"
+            yield problem("device files", found, remedy, DEVICES)
+            return
     if not paths and not opened:
         remedy = "give the pod the node's GPUs"
         yield problem("device files", f"none in {dev}", remedy, DEVICES)
         return
-    refused = {path.name: why for path in paths if (why := _refusal(path))}
+    replies = {path.name: door.opens(path, os.O_RDWR) for path in paths}
+    refused = {n: door.why(each) for n, each in replies.items() if not isinstance(each, Whole)}
     for name, why in refused.items():
         remedy = "give the pod the device; after systemctl daemon-reload restart the pod"
         yield problem("device files", f"{dev / name}: {why}", remedy, DEVICES)
     if paths and not refused:
         yield ok("device files", f"{len(paths)} in {dev} can be opened")
-
-
-def _refusal(path: Path) -> str:
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
 
 
 def _driver(fatal: str, readings: list[Reading]) -> Iterator[CheckResult]:

@@ -1,19 +1,19 @@
 """Checks of groups outside Kubernetes: names of containers and users, and hidden processes."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterator
 
 from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.doctor.privileges import PTRACE, SEE_PROCESSES
-from exporter.agent.sources.door import Absent, Refused
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.groups.containers import AUTO, NONE, OF_USERS, sockets_of
 from exporter.agent.sources.groups.engine import is_socket
 from exporter.agent.sources.proc import user_id
 from exporter.model import CgroupIdentity
 
 _BY_ID = "containers are shown by their ids without it"
-_MAX_USERS = 100
+_MAX_USERS, _MAX_NAMES = 100, 4096
 
 
 def groups(evidence: ProbeResults, root: str = "") -> Iterator[CheckResult]:
@@ -32,7 +32,17 @@ def _sockets(sockets: tuple[str, ...], root: str) -> Iterator[CheckResult]:
     if NONE in sockets:
         return
     asked_for = sockets != (AUTO,)
-    usual = [*sockets_of(None, None, root), *_of_users(root)]
+    users = door.names(f"{root}{OF_USERS}", _MAX_NAMES)
+    of_users: list[str] = []
+    match users:
+        case Whole(names) | Cut(names):
+            of_users = _of_users(names, root)
+        case Absent():
+            pass
+        case Refused() | Failed():
+            found_not = f"{root}{OF_USERS} cannot be listed: {door.why(users)}"
+            yield note("users' sockets", found_not, "sockets of users without root are not seen")
+    usual = [*sockets_of(None, None, root), *of_users]
     found = list(sockets) if asked_for else [path for path in usual if is_socket(path)]
     if not found:
         yield note("containers' names", "no socket of Docker or Podman is found", _BY_ID)
@@ -48,15 +58,11 @@ def _sockets(sockets: tuple[str, ...], root: str) -> Iterator[CheckResult]:
             yield say(subject, "this user has no access", remedy, f"write access to {path}")
 
 
-def _of_users(root: str) -> Iterator[str]:
+def _of_users(names: Collection[str], root: str) -> list[str]:
     """Sockets of users who run containers without root, as far as they are visible."""
-    try:
-        users = sorted(path.name for path in Path(f"{root}{OF_USERS}").iterdir())
-    except OSError:
-        return
-    for user in [name for name in users if name.isdecimal()][:_MAX_USERS]:
-        for runtime in ("docker", "podman"):
-            yield from sockets_of(runtime, int(user), root)
+    users = [int(name) for name in sorted(names) if name.isdecimal()][:_MAX_USERS]
+    asked = [(runtime, user) for user in users for runtime in ("docker", "podman")]
+    return [path for runtime, user in asked for path in sockets_of(runtime, user, root)]
 
 
 def _users(path: str) -> CheckResult:
@@ -84,19 +90,13 @@ def _environments(evidence: ProbeResults) -> CheckResult:
         for pid, one in evidence.identities.items()
         if isinstance(one, CgroupIdentity) and one.unit and one.unit.kind == "slurm"
     ]
-    refused = [pid for pid in jobs or [1] if not _may_trace(evidence.settings.path_procfs, pid)]
-    if refused:
-        remedy = "Slurm's accounts stay empty; sacct shows them by job id"
-        return problem("jobs' accounts", "others' environments cannot be read", remedy, PTRACE)
-    return ok("jobs' accounts", "read from the environments of their processes")
-
-
-def _may_trace(procfs: str, pid: int) -> bool:
-    """Whether the environment of a process may be read."""
     # The kernel decides when it is opened (fs/proc/base.c, environ_open). Nothing is read: that
     # would wait for the memory of a process, which a tenant can make wait for ever.
-    try:
-        with Path(f"{procfs}/{pid}/environ").open("rb"):
-            return True
-    except OSError:
-        return False
+    replies = [door.opens(f"{evidence.settings.path_procfs}/{p}/environ") for p in jobs or [1]]
+    unread = [each for each in replies if not isinstance(each, Whole)]
+    # A job's process may have ended meanwhile. If all have, nothing was tried.
+    if len(unread) == len(replies) or any(isinstance(e, Refused | Failed) for e in unread):
+        remedy = "Slurm's accounts stay empty; sacct shows them by job id"
+        found = f"others' environments cannot be read: {door.why(unread[0])}"
+        return problem("jobs' accounts", found, remedy, PTRACE)
+    return ok("jobs' accounts", "read from the environments of their processes")

@@ -18,12 +18,15 @@ from exporter.agent.doctor.evidence import (
 )
 from exporter.agent.doctor.privileges import POD_RESOURCES
 from exporter.agent.doctor.taints import taints
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.node.kubeletcalls import SOCKET, Kubelet, KubeletError
 from exporter.agent.sources.node.podresources import AUTO, NONE
 from exporter.agent.sources.node.resourceentries import WireError, decode_list
 from exporter.agent.sources.pods.apiserverpods import PODS
 from exporter.agent.sources.pods.claims import GROUP, VERSIONS, served_version
 from exporter.agent.sources.pods.kubeletpods import PODS as KUBELETS_PODS
+from exporter.agent.sources.pods.logfilepods import MAX_PODS
 from exporter.agent.sources.pods.podfactory import node_name
 from exporter.agent.sources.pods.wire import JsonError
 from exporter.apiserver.client import KubeClient
@@ -82,8 +85,8 @@ def _on_kubernetes(evidence: ProbeResults, usual: str) -> bool:
         or "KUBERNETES_SERVICE_HOST" in places.environ
         or places.credentials() is not None
         or bool(places.kubelet)
-        or (places.logs / "pods").is_dir()
-        or Path(usual).parent.is_dir()
+        or not door.is_gone(places.logs / "pods")
+        or not door.is_gone(Path(usual).parent)
     )
 
 
@@ -219,13 +222,15 @@ def _kubelet(connect: Callable[[], KubeClient], url: str, *, needed: bool) -> Ch
 def _files(evidence: ProbeResults, *, needed: bool) -> CheckResult:
     make = problem if needed else note
     folder = places_of(evidence.settings).logs / "pods"
-    try:
-        count = sum(1 for _ in folder.iterdir())
-    except OSError as error:
-        remedy = "mount it; it has the names of pods while no server answers"
-        return make("log files", f"{folder}: {error.strerror}", remedy, privileges.LOGS)
-    names = "1 name of a pod" if count == 1 else f"{count} names of pods"
-    return ok("log files", f"{names} in {folder}")
+    listed = door.names(folder, MAX_PODS)
+    match listed:
+        case Whole(names) | Cut(names):
+            said = "1 name of a pod" if len(names) == 1 else f"{len(names)} names of pods"
+            more = f"; {listed.by}" if isinstance(listed, Cut) else ""
+            return ok("log files", f"{said} in {folder}{more}")
+        case Absent() | Refused() | Failed():
+            remedy = "mount it; it has the names of pods while no server answers"
+            return make("log files", f"{folder}: {door.why(listed)}", remedy, privileges.LOGS)
 
 
 # Sources with checks of their own.
@@ -247,7 +252,7 @@ def node(evidence: ProbeResults, usual: str = SOCKET) -> Iterator[CheckResult]:
     if evidence.settings.simulate:
         return
     expected = evidence.settings.pods_source != NONE and _on_kubernetes(evidence, usual)
-    expected = expected or Path(usual).parent.is_dir()
+    expected = expected or not door.is_gone(Path(usual).parent)
     if setting != NONE and (setting != AUTO or expected):
         yield _pod_resources(usual if setting == AUTO else setting, asked_for=setting != AUTO)
     elsewhere = ELSEWHERE | {reading.status.name for reading in evidence.readings}
@@ -261,7 +266,7 @@ def node(evidence: ProbeResults, usual: str = SOCKET) -> Iterator[CheckResult]:
 
 
 def _pod_resources(socket: str, *, asked_for: bool) -> CheckResult:
-    if not asked_for and not Path(socket).parent.is_dir():
+    if not asked_for and door.is_gone(Path(socket).parent):
         folder = str(Path(socket).parent)
         return note("PodResources", f"{folder} is not mounted", _WITHOUT, POD_RESOURCES)
     try:

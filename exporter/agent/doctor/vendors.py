@@ -120,7 +120,7 @@ class _Vendor(NamedTuple):
         if blind is not None:
             remedy, privilege = _INVISIBLE[blind]
             yield problem("clients of DRM", detail or str(blind), remedy, privilege)
-        elif None in reasons:
+        elif None in reasons and not detail:
             yield ok("clients of DRM", "the file descriptors of all processes can be read")
 
     def _is_blind(self, quantity: str, reading: DeviceReading) -> bool:

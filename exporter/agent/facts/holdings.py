@@ -156,7 +156,7 @@ def _memory_reason(owner: OwnerView[K]) -> Unmeasured | None:
         return Unmeasured.READ_FAILED if owner.device.device_ledger.unlisted else None
     if held.is_rejected:
         return Unmeasured.REJECTED_SAMPLES
-    is_unread = owner.unattributable.get("core") is Unmeasured.READ_FAILED
+    is_unread = held.is_unread or owner.unattributable.get("core") is Unmeasured.READ_FAILED
     return Unmeasured.READ_FAILED if is_unread else Unmeasured.NOT_SUPPORTED
 
 

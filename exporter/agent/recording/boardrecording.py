@@ -76,6 +76,7 @@ class BoardMask(Pseudonyms):
             memory,
             processes=listed and tuple(p._replace(pid=self.pid(p.pid)) for p in listed),
             rejected=self._all(memory.rejected),
+            unread=self._all(memory.unread),
             charges=(),
         )
 

@@ -99,6 +99,15 @@ def read(path: Path, most: int) -> Reply[bytes]:
     return Whole(content)
 
 
+def opens(path: Path, flags: int = os.O_RDONLY) -> Whole[None] | Unread:
+    """Whether a file can be opened; nothing is read of it."""
+    try:
+        os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK))
+    except (OSError, ValueError) as error:
+        return unread(error)
+    return Whole(None)
+
+
 def names(folder: Path, most: int) -> Reply[list[str]]:
     """The names in a folder, in no order; of more than ``most``, any so many."""
     return _listed(folder, most, lambda _entry: True)
@@ -127,6 +136,11 @@ def about(path: Path, folder: int | None = None, *, follow: bool = True) -> Repl
         return Whole(os.stat(path, dir_fd=folder, follow_symlinks=follow))
     except (OSError, ValueError) as error:
         return unread(error)
+
+
+def is_gone(path: Path) -> bool:
+    """Whether nothing is there, for certain: what cannot be looked at is tried, and says why."""
+    return isinstance(about(path), Absent)
 
 
 def parsed(reply: Reply[T], parse: Callable[[T], U]) -> Reply[U]:
@@ -160,8 +174,10 @@ def _listed(
 ) -> Reply[list[str]]:
     try:
         with os.scandir(folder) as entries:
-            found = [entry.name for entry in islice(entries, most) if wanted(entry)]
+            # A folder that changes meanwhile may list a name twice.
+            found = {entry.name: None for entry in islice(entries, most) if wanted(entry)}
             is_cut = next(entries, None) is not None
     except (OSError, ValueError) as error:
         return unread(error)
-    return Cut(found, f"only {most} names in it are read") if is_cut else Whole(found)
+    names_found = list(found)
+    return Cut(names_found, f"only {most} names in it are read") if is_cut else Whole(names_found)

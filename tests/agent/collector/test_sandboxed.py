@@ -21,8 +21,8 @@ ROW = ("0", "GPU-0")
 def bench() -> Bench:
     """A pod that is there, and whose process has not begun."""
     bench = Bench()
-    bench.use(7, 0, memory=0)
-    bench.processes.identities[7] = CgroupIdentity()
+    bench.use(6, 0, memory=0)
+    bench.processes.identities[6] = CgroupIdentity()
     show(bench, MAIN, Container("side", container_ids=("e" * 64,)))
     return bench
 

@@ -15,6 +15,7 @@ from exporter.agent.doctor.examine import ReportEntry, together
 from exporter.agent.doctor.exporterchecks import clock
 from exporter.agent.doctor.gpus import gpus, module_version
 from exporter.agent.doctor.podchecks import node
+from exporter.agent.sources.door import Absent, Whole
 from exporter.model import (
     CgroupIdentity,
     Device,
@@ -157,8 +158,8 @@ def test_the_kernel_module_is_read(text: str, version: str, tmp_path: Path) -> N
     (tmp_path / "driver/nvidia").mkdir(parents=True)
     (tmp_path / "driver/nvidia/version").write_text(text)
 
-    assert module_version(tmp_path) == version
-    assert module_version(tmp_path / "none") == ""
+    assert module_version(tmp_path) == Whole(version)
+    assert module_version(tmp_path / "none") == Absent()
 
 
 def of_driver(

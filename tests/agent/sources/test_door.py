@@ -1,5 +1,6 @@
 """What the door says of real files, folders and links, and of questions that never come back."""
 
+import ast
 import errno
 import os
 import resource
@@ -9,10 +10,22 @@ from pathlib import Path
 
 import pytest
 
+import exporter
 from exporter.agent.sources import door
 from exporter.agent.sources.aside import MAX_AT_ONCE, MAX_OF_ONE, Aside
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Unread, Whole
 
+AGENT = Path(exporter.__file__).parent / "agent"
+BESIDE_THE_DOOR = {"read_text", "read_bytes", "iterdir", "glob", "exists", "is_dir", "is_file"}
+BESIDE_THE_DOOR |= {"listdir", "scandir", "walk", "readlink", "isdir", "isfile", "access", "lstat"}
+ALLOWED = {
+    "sources/door.py": {"scandir", "readlink", "is_dir"},
+    "sources/pods/podfactory.py": {"access"},  # of a kubeconfig that is opened elsewhere
+    "sources/gpus/drm/holders.py": {"scandir"},  # of an open folder, which stays its process's
+    "doctor/groupchecks.py": {"access"},  # of a socket that is not opened
+    "doctor/limitchecks.py": {"walk"},  # cgroups that cannot be listed are said by ``cgroups``
+    "doctor/cgroups.py": {"glob", "is_dir"},  # likewise
+}
 LONG = 300_000  # several chunks
 
 
@@ -51,6 +64,22 @@ def test_a_folder_is_whole_up_to_its_bound_and_cut_behind_it(tmp_path: Path) -> 
     cut = door.names(tmp_path, 4)
     assert isinstance(cut, Cut)
     assert len(cut.value) == 4
+
+
+@pytest.mark.parametrize("room", ["sources", "doctor"])
+def test_nothing_is_asked_beside_the_door(room: str) -> None:
+    """Its answers are types, which mypy makes a caller treat; a note that nobody reads is none."""
+    beside: dict[str, set[str]] = {}
+    for path in (AGENT / room).rglob("*.py"):
+        text = path.read_text()
+        name = str(path.relative_to(AGENT))
+        calls = (node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+        asked = {each.attr for each in calls if isinstance(each, ast.Attribute)} & BESIDE_THE_DOOR
+        asked |= {"a note that nobody reads"} if "NotedReads()." in text else set()
+        if asked - ALLOWED.get(name, set()):
+            beside[name] = asked - ALLOWED.get(name, set())
+
+    assert beside == {}
 
 
 def test_a_link_is_read_and_not_followed(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from exporter.agent.sources.gpus.amd.amdsource import AmdSource
 from tests.agent.sources.gpus.amd.trees import MI300X, STRIX_HALO, TICKS, Board, remove, v1_6
 from tests.agent.sources.gpus.drm.machine import i915
 from tests.e2e.programs import Page
-from tests.field.vendors.boards import CORE, GIB, MEMORY, UNATTRIBUTED, VendorNode
+from tests.field.vendors.boards import CORE, GIB, JOULES, MEMORY, UNATTRIBUTED, VendorNode
 
 COPIED = "mgpu_container_copy_seconds_total"
 UNMEASURED = "mgpu_container_unmeasured"
@@ -108,8 +108,8 @@ def test_whose_processes_work_in_turn_unseen_is_unmeasured_and_nobody_pays_for_i
     page = node.page()
     assert page.value(CORE, pod="tenant") is None
     assert page.value(UNMEASURED, pod="tenant", quantity="core") == 1
-    # Once one was met at work, the victim has what it occupies and nothing of the rest.
-    assert had[-1] - had[-11] == pytest.approx(10 * 50 / 304, rel=0.01)
+    # Met or not, the victim has what it occupies and nothing of the rest.
+    assert had[1:] == pytest.approx([had[0] + n * 50 / 304 for n in range(1, 60)], rel=0.01)
 
 
 @pytest.mark.usefixtures("few")
@@ -245,6 +245,25 @@ def test_on_wsl2_nobody_is_told_to_load_amdgpu(node: VendorNode) -> None:
     assert "load amdgpu" not in line.remedy
 
 
+def test_what_a_process_used_before_it_moved_is_not_its_new_owners(node: VendorNode) -> None:
+    """Whoever may move his processes into a neighbour's cgroup makes him no bill for before."""
+    node.machine.card(0, "i915", "0000:03:00.0")
+    tenant, near = "system.slice/tenant.service", node.home("near")
+    pid = node.process(tenant)
+    had: list[float] = []
+    for second in range(16):
+        node.machine.open(pid, 5, i915(1, render=second * SECOND))
+        if second == 8:
+            node.proc.put(pid, f"/{near}", uid=0)
+        node.cycle()
+        had.append(node.page().value(CORE, pod="near") or 0)
+    page = node.page()
+    assert had[8] == 0  # it had worked in the tenant's cgroup
+    assert had[15] - had[9] == pytest.approx(6, rel=0.01)
+    assert page.value("mgpu_group_core_seconds_total", kind="systemd") == pytest.approx(6, abs=1.1)
+    assert page.value(UNATTRIBUTED, reason="unknown_cgroup") == pytest.approx(1, rel=0.5)
+
+
 @pytest.mark.parametrize("vendor", ["amd", "intel"])
 def test_where_no_descriptor_is_left_no_board_is_lost(
     node: VendorNode, monkeypatch: pytest.MonkeyPatch, vendor: str
@@ -271,3 +290,51 @@ def test_where_no_descriptor_is_left_no_board_is_lost(
     assert "gpu_lost" not in reasons
     assert not during.value(CORE, pod="victim")
     assert (after.value(CORE, pod="victim") or 0) >= (before.value(CORE, pod="victim") or 0) > 0
+
+
+@pytest.mark.parametrize("vendor", ["amd", "intel"])
+def test_a_driver_that_is_loaded_anew_counts_nothing_anew(node: VendorNode, vendor: str) -> None:
+    """Its boards go for some seconds, and what it counts begins at 0."""
+    if vendor == "amd":
+        board = node.tree.add(MI300X)
+    else:
+        node.machine.card(0, "i915", "0000:03:00.0", files={"hwmon/hwmon7/name": "i915"})
+    pid = node.process(node.home("victim"))
+    drm, away = node.sys / "class/drm", node.sys / "drm.away"
+
+    def work(seconds: int) -> None:
+        if vendor == "amd":
+            board.set(gpu_busy_percent=50, mem_info_vram_used=6 * GIB)
+            board.metrics(v1_6((20_000 * (seconds > 9) + 300 * seconds) * TICKS))
+            node.tree.use(pid, board.gpu_ids[0], vram=GIB, cus=150)
+        else:
+            counted = {"hwmon/hwmon7/energy1_input": str(seconds * 300 * 10**6)}
+            node.machine.write(node.sys / "devices/pci0000:00/0000:03:00.0", counted)
+            node.machine.open(pid, 5, i915(1, render=seconds * SECOND // 2))
+
+    for second in range(10, 20):
+        work(second)
+        node.cycle()
+    before = node.page()
+    folders = {drm: away, node.sys / "module": node.sys / "module.away"}
+    if vendor == "amd":
+        folders |= {
+            node.tree.kfd: node.sys / "kfd.away",
+            board.folder / "drm": node.sys / "nodes.away",
+        }
+    for place, other in folders.items():
+        place.rename(other)
+    gone = node.run(12)
+    for place, other in folders.items():
+        other.rename(place)
+    for second in range(1, 21):
+        work(second)
+        node.cycle()
+    after = node.page()
+    assert gone.value("mgpu_device_up") in {0, None}
+    assert gone.value(CORE, pod="victim") is None
+    had, has = (page.value(CORE, pod="victim") or 0 for page in (before, after))
+    assert 0 < had <= 5
+    assert had < has <= had + 10.5
+    joules = [page.value(JOULES) or 0 for page in (before, after)]
+    assert 0 < joules[0] < joules[1] <= joules[0] + 21 * 300

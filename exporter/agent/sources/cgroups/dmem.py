@@ -188,18 +188,26 @@ class CgroupFiles:
     def own(self) -> str:
         """The directory that lists this process; the root if none does."""
         if self._own is None:
-            own = b"%d" % os.getpid()
-            for folder, _, _ in os.walk(self.root):
+            own, is_sure, folders = b"%d" % os.getpid(), True, [self.root]
+            for folder in folders:  # which becomes longer meanwhile
                 match door.read(f"{folder}/cgroup.procs", _LONGEST):
                     case Whole(pids) | Cut(pids) if own in pids.split():
                         self._own = folder
-                        break
-                    case Failed():  # it may be the one: look again
-                        return self.root
+                        return folder
+                    case Failed():
+                        is_sure = False
                     case Whole() | Cut() | Absent() | Refused():
                         pass
-            else:
-                self._own = self.root
+                match door.folders(folder, MOST_FOLDERS - len(folders)):
+                    case Whole(names) | Cut(names):
+                        folders += [f"{folder}/{name}" for name in names]
+                    case Failed():
+                        is_sure = False
+                    case Absent() | Refused():
+                        pass
+            if not is_sure:  # it may be one of those that were not read: look again
+                return self.root
+            self._own = self.root
         return self._own
 
     def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:

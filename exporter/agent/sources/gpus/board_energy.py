@@ -114,10 +114,6 @@ class BoardEnergy:
         fresh = counter_uj is not None and self._counter.value is None
         self._counter.see(counter_uj, mono_ns)
         is_away = counter_uj is None and self.method == COUNTER
-        # A counter that cannot be read goes on, so nothing is lost. But the sum may not be shown as
-        # one that stands still.
-        self._away_ns = (self._away_ns or mono_ns) if is_away else None
-        self._is_away = self._away_ns is not None and mono_ns - self._away_ns >= STILL_NS
         power_uj = None
         is_sure = self._counter.is_moving and self.method == COUNTER
         if not is_away and (self._compares or not (is_sure or fresh)):
@@ -128,6 +124,11 @@ class BoardEnergy:
         if self._counter.stands and power_uj is not None:
             self._counter.doubt()
         method = COUNTER if is_away else self._method(power_uj, fresh=fresh)
+        # A counter that cannot be read goes on, so nothing is lost. But the sum may not be shown as
+        # one that stands still; nor may one by power, while that is unknown.
+        lacks = {COUNTER: counter_uj, POWER: power_uj}.get(method, 0) is None
+        self._away_ns = (self._away_ns or mono_ns) if lacks else None
+        self._is_away = self._away_ns is not None and mono_ns - self._away_ns >= STILL_NS
         is_doubtful = self._counter.stands or has_stepped_back
         self._is_away = self._is_away or (method == COUNTER and is_doubtful)
         is_accepted = (self._counter.has_moved or fresh) and not self._counter.stands

@@ -4,35 +4,46 @@
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from exporter.agent.settings import Settings
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Whole
 from exporter.agent.sources.gpus.fleet import AnyFleet
-from exporter.agent.sources.gpus.sysfs import text
+from exporter.agent.sources.gpus.sysfs import NotedReads
 
 NVIDIA_MODULE, NVIDIA_ID, DISPLAY_CLASS = "nvidia", "0x10de", "0x03"
 OTHER_MODULES = ("amdgpu", "i915", "xe")
 
 
 def nvidia_missed(sysfs: Path) -> Callable[[], bool]:
-    """A function that returns whether NVIDIA GPUs should be there. The bus is read once.
+    """A function that returns whether NVIDIA GPUs should be there. The bus is read whole once.
 
     They should if one is on the bus, if NVIDIA's module is loaded, or if no other vendor's is.
     """
-    on_bus = False
-    with suppress(OSError):
-        for device in (sysfs / "bus/pci/devices").iterdir():
-            vendor, kind = text(device / "vendor"), text(device / "class")
-            on_bus = on_bus or (vendor == NVIDIA_ID and kind.startswith(DISPLAY_CLASS))
+    on_bus: bool | None = None  # None: not all of it could be read
 
     def missed() -> bool:
+        nonlocal on_bus
+        on_bus = _nvidia_on_bus(f"{sysfs}/bus/pci/devices") if on_bus is None else on_bus
         modules = sysfs / "module"
-        others = any((modules / name).is_dir() for name in OTHER_MODULES)
-        return on_bus or not others or (modules / NVIDIA_MODULE).is_dir()
+        # Of a module that cannot be looked for nothing is concluded, neither way.
+        is_alone = all(door.is_gone(modules / name) for name in OTHER_MODULES)
+        is_loaded = isinstance(door.about(modules / NVIDIA_MODULE), Whole)
+        return bool(on_bus) or is_alone or is_loaded
 
     return missed
+
+
+def _nvidia_on_bus(folder: str) -> bool | None:
+    """Whether one of NVIDIA's GPUs is on the bus; None if that is not known now."""
+    reads = NotedReads()
+    for device in reads.names(folder):
+        vendor = reads.text(f"{folder}/{device}/vendor")
+        if vendor == NVIDIA_ID and reads.text(f"{folder}/{device}/class").startswith(DISPLAY_CLASS):
+            return True
+    return None if reads.unread else False
 
 
 def open_gpus(settings: Settings) -> tuple[AnyFleet, ...]:

@@ -7,6 +7,7 @@ Reading sensors may wake a device; the caller decides whether to. What may not b
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from exporter.agent.sources.gpus.board_energy import BoardEnergy
 from exporter.agent.sources.gpus.sysfs import NotedReads
 from exporter.model import Sensors, Unmeasured
 
@@ -35,12 +36,14 @@ class Hwmon:
         self._graphics_mhz = graphics_mhz
         self._folder = ""
         self._counter = ""
-        self.unmeasured: dict[str, Unmeasured] = {}  # what could not be read of the sensors
+        self._of_energy = NotedReads()  # of the counter, and of the power beside it
+        self._unread: dict[str, Unmeasured] = {}  # what could not be read of the sensors
 
     def energy_uj(self) -> int | None:
         """The energy counter in microjoules, if the driver has one: the same one each time."""
+        self._of_energy = reads = NotedReads()
         for name in (self._counter,) if self._counter else _ENERGY:
-            value = self._first(NotedReads(), (name,))
+            value = self._first(reads, (name,))
             if value is not None:
                 self._counter = name
                 return value
@@ -51,8 +54,14 @@ class Hwmon:
 
         A board that can be read draws some: 0 is no figure, as of the second die of an MI250.
         """
-        microwatts = self._first(NotedReads(), _POWER, least=1)
+        microwatts = self._first(self._of_energy, _POWER, least=1)
         return None if microwatts is None else microwatts // 1000
+
+    @property
+    def unmeasured(self) -> Mapping[str, Unmeasured]:
+        """Why, of the quantities of which something could not be read."""
+        why = self._of_energy.reason
+        return {**self._unread, **({"energy": why} if why else {})}
 
     def sensors(self, disabled: Collection[str], counted_watts: float | None = None) -> Sensors:
         """The sensors, without those of disabled groups of families.
@@ -80,7 +89,7 @@ class Hwmon:
             "temperature": of_heat,
             "clock": of_clocks,
         }
-        self.unmeasured = {name: each.reason for name, each in reads.items() if each.reason}
+        self._unread = {name: each.reason for name, each in reads.items() if each.reason}
         return Sensors.of(
             power_watts=watts,
             power_limit_watts=None if limit is None else limit / 1e6,
@@ -124,7 +133,7 @@ class Hwmon:
 
 def unmeasured(
     sensors: Sensors,
-    energy_method: str,
+    energy: BoardEnergy,
     disabled: Collection[str],
     unread: Mapping[str, Unmeasured],
 ) -> Mapping[str, Unmeasured]:
@@ -132,8 +141,10 @@ def unmeasured(
 
     ``unread``: why, of those that could not be read; the board may have the others not.
     """
+    unread = {**unread, **energy.unmeasured}
+    is_away = energy.method == "none" or bool(energy.unmeasured)
     absent = {
-        "energy": ("", energy_method == "none" or "energy" in unread),
+        "energy": ("", is_away),
         "power": ("power", sensors.value("power_watts") is None),
         "power_limit": ("power", sensors.value("power_limit_watts") is None),
         "temperature": ("temperature", not sensors.by_label("temperature_celsius")),

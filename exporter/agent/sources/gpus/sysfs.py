@@ -1,12 +1,13 @@
 """Reads small files of the kernel, in sysfs and proc, within bounds: they are not trusted.
 
-Functions named ``read_…`` and ``names_in`` report what may not be read, ``text`` does not. Where
-this process itself has no descriptor or memory left, all raise OSError: no file is taken for absent
-then, and no board for lost.
+What could not be read stays known: as a reply, or in ``NotedReads``, whose reader has to look at
+it. Where this process itself has no descriptor or memory left, ``read`` raises OSError: no file is
+taken for absent then, and no board for lost.
 """
 
 import errno
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,32 +42,6 @@ def _raise_if_ours(reply: Failed, path: str | Path) -> None:
         raise OSError(reply.code, door.why(reply), str(path))
 
 
-def read_text(path: str | Path) -> str | None:
-    """A file's text without surrounding space; None if it is missing, or cannot be read now.
-
-    Raises:
-        RefusedError: it may not be read.
-
-    """
-    match read(path):
-        case Whole(content) | Cut(content):
-            return content.decode("ascii", "replace").strip()
-        case Refused():
-            raise RefusedError(str(path))
-        case Absent() | Failed():
-            return None
-
-
-def read_count(path: str | Path) -> int | None:
-    """The number in a file, 0 or more; None if there is none.
-
-    Raises:
-        RefusedError: it may not be read.
-
-    """
-    return as_count(read_text(path))
-
-
 def count_in(path: str | Path) -> Reply[int]:
     """The number in a file, 0 or more."""
     return door.parsed(door.read(path, MAX_BYTES), count_of)
@@ -93,68 +68,14 @@ def as_count(text: str | None) -> int | None:
     return number if number < 2**64 else None
 
 
-def names_in(folder: str | Path) -> list[str]:
-    """The sorted names in a folder; none if it is missing.
-
-    Raises:
-        RefusedError: it may not be listed.
-
-    """
-    reply = door.names(folder, MAX_NAMES)
-    match reply:
-        case Whole(names) | Cut(names):
-            return sorted(names)
-        case Absent():
-            return []
-        case Refused():
-            raise RefusedError(str(folder))
-        case Failed():  # no list is no empty list
-            raise OSError(reply.code, door.why(reply), str(folder))
-
-
-def text(path: str | Path) -> str:
-    """The text of a file; "" if it cannot be read."""
-    try:
-        return read_text(path) or ""
-    except RefusedError:
-        return ""
-
-
-def host_memory(proc_root: str | Path) -> int | None:
-    """Bytes of the machine's memory (``MemTotal`` of proc_meminfo(5)); None if not to be had."""
-    for line in text(f"{proc_root}/meminfo").splitlines():
-        if line.startswith("MemTotal:"):
-            kib = as_count(line.split()[1])
-            return None if kib is None else kib * 1024
-    return None
+def text_in(path: str | Path) -> Reply[str]:
+    """The text of a file without surrounding space."""
+    return door.parsed(read(path), _text)
 
 
 def label(name: str) -> str:
     """A name by firmware or a driver as a label: of bounded length, and printable."""
     return "".join(c if c.isprintable() else "?" for c in name[:LONGEST_LABEL])
-
-
-def link(path: str) -> str:
-    """The last part of a link's target; "" if it is no link."""
-    reply = door.link(path)
-    match reply:
-        case Whole(target) | Cut(target):
-            return target.rpartition("/")[2]
-        case Absent() | Refused():
-            return ""
-        case Failed():  # EINVAL: it is no link
-            _raise_if_ours(reply, path)
-            return ""
-
-
-def is_refused(path: Path) -> bool:
-    """Whether a file is there but cannot be read, as while its driver resets a board."""
-    return isinstance(door.read(path, 1), Refused | Failed)
-
-
-def is_gone(folder: str | Path) -> bool:
-    """Whether a folder is certainly gone."""
-    return isinstance(door.about(folder), Absent)
 
 
 class NotedReads:
@@ -168,19 +89,23 @@ class NotedReads:
 
     def text(self, path: str) -> str:
         """The text of a file without surrounding space; "" if it is missing, or not read."""
-        return self._value(path, door.parsed(door.read(path, MAX_BYTES), _text)) or ""
+        return self.parsed(path, _text) or ""
 
     def word(self, path: str) -> str:
         """The name in a file, likewise."""
-        return self._value(path, door.parsed(door.read(path, MAX_BYTES), _word)) or ""
+        return self.parsed(path, _word) or ""
 
     def number(self, path: str) -> int | None:
         """The number in a file; None if it is missing, or not read."""
-        return self._value(path, door.parsed(door.read(path, MAX_BYTES), _number_in))
+        return self.parsed(path, number_of)
 
     def hexadecimal(self, path: str) -> int | None:
         """The hexadecimal number in a file; None if it is missing, or not read."""
-        return self._value(path, door.parsed(door.read(path, MAX_BYTES), _hexadecimal_in))
+        return self.parsed(path, _hexadecimal_in)
+
+    def parsed(self, path: str, parse: Callable[[bytes], T]) -> T | None:
+        """What a file says; None if it is missing, not read, or of another form."""
+        return self._value(path, door.parsed(door.read(path, MAX_BYTES), parse))
 
     def names(self, folder: str) -> list[str]:
         """The sorted names in a folder; none if it is missing, or not listed."""
@@ -189,6 +114,14 @@ class NotedReads:
     def link(self, path: str) -> str:
         """The last part of a link's target; "" if there is none, or it was not read."""
         return (self._value(path, door.link(path)) or "").rpartition("/")[2]
+
+    def host_memory(self, proc_root: str | Path) -> int | None:
+        """Bytes of the machine's memory (``MemTotal`` of proc_meminfo(5)); None if not known."""
+        for line in self.text(f"{proc_root}/meminfo").splitlines():
+            if line.startswith("MemTotal:"):
+                kib = as_count(line.split()[1])
+                return None if kib is None else kib * 1024
+        return None
 
     @property
     def reason(self) -> Unmeasured | None:
@@ -226,7 +159,8 @@ def _text(content: bytes) -> str:
 
 
 def _word(content: bytes) -> str:
-    if b"\0" in content:  # no driver writes that
+    # A part of a word would be another one. No driver writes a NUL, or two of them.
+    if b"\0" in content or not content.endswith(b"\n") or len(content.split()) > 1:
         raise ValueError(content[:LONGEST_LABEL])
     return content.decode("ascii").strip()
 
@@ -237,7 +171,13 @@ def _hexadecimal_in(content: bytes) -> int:
     return int(content, 16)
 
 
-def _number_in(content: bytes) -> int:
+def number_of(content: bytes) -> int:
+    """The whole number that a file's content is.
+
+    Raises:
+        ValueError: it is none.
+
+    """
     found = _text(content)
     if not _NUMBER.fullmatch(found):
         raise ValueError(found[:LONGEST_LABEL])

@@ -7,10 +7,10 @@ them is read by ``entries``.
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
+from exporter.agent.sources import door
 from exporter.agent.sources.node import resourceentries
 
 SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -74,7 +74,7 @@ class Kubelet:
                 "the package grpcio is not installed: pip install grpcio protobuf, or set "
                 "--kubelet.pod-resources-socket=none"
             ) from error
-        if not Path(self._socket).exists():
+        if door.is_gone(self._socket):
             raise KubeletError(
                 f"there is no socket {self._socket}: mount its folder, or set "
                 "--kubelet.pod-resources-socket"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from exporter.agent.sources import door
 from exporter.agent.sources.node.kubeletcalls import SOCKET, Kubelet, KubeletError
 from exporter.agent.sources.node.nodesource import NodeSource
 from exporter.agent.sources.node.resourceentries import (
@@ -198,5 +199,5 @@ def open_pod_resources(setting: str, socket: str = SOCKET) -> tuple[NodeSource, 
     that was named and is not there is a source that is down and looks again.
     """
     if setting == AUTO:
-        setting = socket if Path(socket).parent.is_dir() else NONE
+        setting = NONE if door.is_gone(Path(socket).parent) else socket
     return () if setting == NONE else (Polled(PodResources(Kubelet(setting))),)

@@ -7,11 +7,16 @@ versions add) are skipped. protobuf is an optional extra, imported with the firs
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from exporter.model import ClaimedDevice, Grant
 
-# What is longer costs itself alone. The whole is bounded by the length of an answer.
+# What is longer costs itself alone, but for the number of pods. The length of an answer bounds
+# neither memory nor time: an empty part of two bytes becomes an object of thirty.
+MAX_PODS = 65_536  # of an answer: a kubelet keeps those that have ended, too
+MAX_POD = 2 << 20  # bytes of one pod
+MAX_DEVICES = 65_536  # entries of one container: the kubelet makes one of each id
 MAX_CONTAINERS = 512  # of one pod
 MAX_IDS = 10_000  # of one container and resource: as many replicas as a device may have
 MAX_CLAIMED = 256  # devices of one claim
@@ -19,7 +24,6 @@ MAX_TEXT = 512
 
 # Field → number and type, * for several. Pods and containers are bytes, so that each is read alone.
 _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
-    "Answer": {"pods": (1, "bytes*")},
     "Request": {"name": (1, "string"), "namespace": (2, "string")},
     "Pod": {"name": (1, "string"), "namespace": (2, "string"), "containers": (3, "bytes*")},
     "Container": {"name": (1, "string"), "devices": (2, "Devices*"), "claims": (5, "Claim*")},
@@ -73,6 +77,46 @@ def _read(message: str, data: bytes) -> Any:  # noqa: ANN401 - the class is made
         raise WireError(f"no {message}: {error}") from error
 
 
+def _pods(answer: bytes) -> list[bytes]:
+    """The bytes of each pod of an answer, which is a message whose field 1 has them."""
+    found: list[bytes] = []
+    at = 0
+    while at < len(answer):
+        tag, at = _varint(answer, at)
+        if tag & 7 == 0:
+            _, at = _varint(answer, at)
+        elif tag & 7 in _FIXED:
+            at += _FIXED[tag & 7]
+        elif tag & 7 == _OF_A_LENGTH:
+            length, at = _varint(answer, at)
+            found += [answer[at : at + length]] if tag >> 3 == 1 else []
+            at += length
+        else:
+            raise WireError("no list of pods")
+        if len(found) > MAX_PODS:
+            raise WireError(f"it has more than {MAX_PODS} pods")
+    if at > len(answer):
+        raise WireError("it is cut off")
+    return found
+
+
+_OF_A_LENGTH, _FIXED = 2, {1: 8, 5: 4}  # types of fields, and how many bytes some have
+_MORE = 0x80  # the bit of a byte that is not the last of its number
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at ``at``, and where it ends."""
+    number = 0
+    for shift in range(0, 64, 7):
+        if at >= len(data):
+            break
+        number |= (data[at] % _MORE) << shift
+        at += 1
+        if data[at - 1] < _MORE:
+            return number, at
+    raise WireError("it is cut off")
+
+
 def request(namespace: str, name: str) -> bytes:
     """A GetPodResourcesRequest."""
     encoded: bytes = _classes()["Request"](name=name, namespace=namespace).SerializeToString()
@@ -123,7 +167,7 @@ def decode_list(message: bytes, wanted: Collection[PodKey] | None = None) -> Pod
     ambiguous: set[PodKey] = set()
     rejected: Counter[str] = Counter()
     # Each pod's bytes are read alone, so that a text of one which is no Unicode costs only its pod.
-    for part in _read("Answer", message).pods:
+    for part in _pods(message):
         try:
             entry = _entry(part, wanted, rejected)
         except WireError:
@@ -148,7 +192,7 @@ def decode_get(message: bytes) -> PodResourcesList:
 
     """
     rejected: Counter[str] = Counter()
-    entry = next((_entry(part, None, rejected) for part in _read("Answer", message).pods), None)
+    entry = next((_entry(part, None, rejected) for part in _pods(message)), None)
     found = {} if entry is None else {(entry.namespace, entry.name): entry}
     return PodResourcesList(found, rejected)
 
@@ -157,6 +201,8 @@ def _entry(
     message: bytes, wanted: Collection[PodKey] | None, rejected: Counter[str]
 ) -> ResourcePod | None:
     """The entry of one pod; None if it is not wanted. Parts that are too long are counted."""
+    if len(message) > MAX_POD:
+        raise WireError("a pod that is too long")
     pod = _read("Pod", message)
     if not (pod.name and pod.namespace):
         raise WireError("a pod without a name")
@@ -187,7 +233,10 @@ def _grants(container: Any, rejected: Counter[str]) -> Iterator[Grant]:  # noqa:
     """
     ids: dict[str, set[str]] = {}
     too_long: set[str] = set()
-    for devices in container.devices:
+    beyond = len(container.devices) - MAX_DEVICES
+    if beyond > 0:
+        rejected[OVER_LIMIT] += beyond
+    for devices in islice(container.devices, MAX_DEVICES):
         resource = _text(devices.resource)
         own = ids.setdefault(resource, set())
         if resource not in too_long:

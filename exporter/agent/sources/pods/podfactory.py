@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from exporter.agent.sources import door
 from exporter.agent.sources.pods.apiserverpods import ApiPods
 from exporter.agent.sources.pods.chain import ChainedPods
 from exporter.agent.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
@@ -124,7 +125,7 @@ def _auto(node: str, places: PodAccess, keep: KeyPrefixes, timings: ReaderTiming
         return ChainedPods([api, kubelet], files, node=api.node)
     if places.kubelet:
         return ChainedPods([KubeletPods(places.to_kubelet(), ReaderOptions(keep=keep))], files)
-    if (places.logs / "pods").is_dir():
+    if not door.is_gone(places.logs / "pods"):
         return FilePods(places.logs)
     return NoPods(
         "names of pods are off: neither in a cluster, nor is there a kubeconfig, "

@@ -28,7 +28,6 @@ from exporter.agent.sources.gpus.energy import EnergyUse, with_energy
 from exporter.agent.sources.gpus.fleet import GONE
 from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.agent.sources.gpus.hwmon import Hwmon, unmeasured
-from exporter.agent.sources.gpus.sysfs import is_gone
 from exporter.model import (
     MODULE,
     QUANTITIES,
@@ -139,7 +138,7 @@ class AmdBoard:
             self._whole.follow(lists.scan, lists.kfd, lists.devices)
         for part in self._parts:
             part.follow(lists.kfd, lists.devices)
-        if is_gone(self._folder / "drm"):
+        if door.is_gone(self._folder / "drm"):
             return self.unread(DeviceState.LOST, GONE)
         now_ns = self._clock.monotonic_ns()
         state = PowerState.AWAKE if demand.wake else self._rest.state(now_ns)
@@ -295,8 +294,7 @@ class AmdBoard:
                 reasons["device_memory"] = Unmeasured.READ_FAILED
             elif memory.total_bytes is None:
                 reasons["device_memory"] = Unmeasured.NOT_SUPPORTED
-        unread = {**self._hwmon.unmeasured, **self.energy.unmeasured}
-        reasons |= unmeasured(self._sensors, self.energy.method, demand.disabled, unread)
+        reasons |= unmeasured(self._sensors, self.energy, demand.disabled, self._hwmon.unmeasured)
         if self._whole.device.sharing == MODULE:
             # What is known of the first die is its module's, and of the second there is nothing.
             missing = (q for q in ("power", "power_limit") if q in reasons)

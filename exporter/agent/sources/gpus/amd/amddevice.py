@@ -7,6 +7,7 @@ cycle, and the newest sample covers the time since the one before.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from exporter.agent.sources import door
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.gpus.amd.amddiscovery import KfdDevice
 from exporter.agent.sources.gpus.amd.amdturns import ProcessTurns
@@ -15,7 +16,6 @@ from exporter.agent.sources.gpus.amd.kfdcounters import CounterSums
 from exporter.agent.sources.gpus.amd.kfdprocesses import KfdList, KfdProcess
 from exporter.agent.sources.gpus.amd.metrics import CENTRAL_GFX
 from exporter.agent.sources.gpus.gpusource import Demand
-from exporter.agent.sources.gpus.sysfs import is_gone
 from exporter.model import (
     Clock,
     DeviceMemory,
@@ -212,7 +212,8 @@ class AmdDevice:
             self._ask_sizes([listed.processes[p] for p in self._wanted if p in listed.processes])
         if self._why:
             return DeviceMemory(size, used, None, None)
-        return DeviceMemory(size, used, None, self._held)
+        unread = frozenset(pid for pid, held in self._sizes.items() if held is None)
+        return DeviceMemory(size, used, None, self._held, unread=unread)
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         reasons = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)
@@ -296,7 +297,7 @@ class AmdDevice:
         if known or failed:
             self._occupancy = bool(node.cus)
         else:  # no process, or all have ended since the folders were listed
-            ended = (is_gone(folder) for each in absent for folder in each.folders)
+            ended = (door.is_gone(folder) for each in absent for folder in each.folders)
             self._occupancy = self._central and all(ended)
         # A process that works and is not listed is looked for at once. If it holds nothing, it is
         # so only once, and not in each cycle.

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, count
-from os.path import isdir
 from pathlib import Path
 from typing import NamedTuple
 
+from exporter.agent.sources import door
 from exporter.agent.sources.door import Refused, UnreadError
 from exporter.agent.sources.gpus.amd.kfd import KFD, KfdNode, read_topology
 from exporter.agent.sources.gpus.drm.drmdiscovery import (
@@ -21,12 +21,7 @@ from exporter.agent.sources.gpus.drm.drmdiscovery import (
 from exporter.agent.sources.gpus.sysfs import (
     NotedReads,
     RefusedError,
-    as_count,
-    host_memory,
-    is_refused,
     label,
-    names_in,
-    text,
 )
 from exporter.model import FIRST_INDEX, MODULE, PARTITIONED, Device
 
@@ -41,7 +36,6 @@ APUS = {  # by gfx_target_version; that of an MI300A is an MI300X's
     *(110003, 110500, 110501, 110502, 110503),
 }
 TWO_DIES = {"0x7408", "0x740c"}  # MI250X, MI250: each die is a board, and the first has the power
-WHAT_IT_IS = ("unique_id", "current_compute_partition", "mem_info_vram_total")
 _CARD = re.compile(r"card\d{1,4}", re.ASCII)
 _UNIQUE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 _MODE = re.compile(r"[a-z]{2,4}\d?", re.ASCII)
@@ -84,12 +78,15 @@ class FoundBoard(NamedTuple):
 class BoardList(NamedTuple):
     """All boards in the order of PCI addresses. ``trouble``: what may not be read, and what to do.
 
-    ``unsure``: folders of boards whose driver did not return all of their properties.
+    ``unsure``: folders of boards whose driver did not return all of their properties. ``unclear``:
+    some of KFD's nodes may not be read or make no sense, so that a board may have more than it
+    seems.
     """
 
     boards: tuple[FoundBoard, ...]
     trouble: str = ""
     unsure: frozenset[Path] = frozenset()
+    unclear: bool = False
 
 
 class BoardNames:
@@ -104,14 +101,13 @@ class BoardNames:
         self._seats: dict[str, tuple[int, str]] = {}  # number and PCI address, by UUID
         self._doubled: set[str] = set()
 
-    def assign(self, folders: Mapping[str, Path]) -> Mapping[str, tuple[str, int]]:
-        """UUID and number of each board, all by PCI address; new ones by their place, if free."""
-        uuids: dict[str, str] = {}
-        for pci, folder in folders.items():
-            # As ROCm's tools write it. Boards without a unique number have a place alone.
-            unique = text(folder / "unique_id").lower()
-            is_unique = _UNIQUE.fullmatch(unique) and int(unique, 16)
-            uuids[pci] = f"GPU-{unique}" if is_unique else _by_place(pci)
+    def assign(self, unique: Mapping[str, str]) -> Mapping[str, tuple[str, int]]:
+        """UUID and number of each board, all by PCI address; new ones by their place, if free.
+
+        ``unique``: the number that each has of its maker, "" for none.
+        """
+        # As ROCm's tools write it. Boards without a unique number have a place alone.
+        uuids = {pci: f"GPU-{own}" if own else _by_place(pci) for pci, own in unique.items()}
         # Boards that report one number are known by their place, also when only one of them is
         # left: it must not continue the accounts of the other.
         for uuid, count_of in Counter(uuids.values()).items():
@@ -140,7 +136,8 @@ class BoardNames:
 def present(sysfs: Path) -> bool:
     """Whether one of AMD's kernel drivers is loaded."""
     # Asked each cycle, also on nodes without: pathlib takes ten times as long.
-    return any(map(isdir, (f"{sysfs}/module/amdgpu", f"{sysfs}/{KFD}")))
+    folders = (f"{sysfs}/module/amdgpu", f"{sysfs}/{KFD}")
+    return not all(map(door.is_gone, folders))
 
 
 def addresses(sysfs: Path) -> frozenset[str]:
@@ -165,37 +162,38 @@ def discover(sysfs: Path, names: BoardNames, procfs: Path = Path("/proc")) -> Bo
 
     """
     topology = read_topology(sysfs)
-    _require_nodes(f"{sysfs}/{KFD}/topology/nodes")
     folders = dict(sorted(_boards(sysfs / "class/drm").items())[:MAX_BOARDS])
-    named = names.assign(folders)
+    reads = {pci: NotedReads() for pci in folders}
+    named = names.assign({p: _unique_number(each, reads[p]) for p, each in folders.items()})
     own = _partitions(sysfs) if any(len(topology.of(pci)) > 1 for pci in folders) else {}
-    found = (
-        _board(folders[pci], pci, *named[pci], topology.of(pci), own, procfs) for pci in folders
-    )
-    boards = tuple(_checked(board, refused=bool(topology.refused)) for board in found)
+    boards: list[FoundBoard] = []
+    for pci, folder in folders.items():
+        nodes = topology.of(pci)
+        board = _board(folder, pci, named[pci], nodes, own, procfs, reads[pci])
+        boards.append(_checked(board, reads[pci]) if topology.refused else board)
     trouble = ""
     if topology.refused:
         trouble = (
             f"{topology.refused} of KFD's nodes may not be read: their processes are not known; "
             "let the device cgroup of the exporter have /dev/kfd and /dev/dri/renderD*"
         )
-    unsure = (b.folder for b in boards if any(is_refused(b.folder / name) for name in WHAT_IT_IS))
-    unnamed = (folder for folder in folders.values() if _is_unnamed(folder / "unique_id"))
-    return BoardList(boards, trouble, frozenset((*unsure, *unnamed)))
+    if topology.unclear:
+        trouble = trouble or f"{topology.unclear} of KFD's nodes make no sense; see the kernel log"
+    unsure = frozenset(folder for pci, folder in folders.items() if reads[pci].unread)
+    return BoardList(tuple(boards), trouble, unsure, bool(topology.refused or topology.unclear))
 
 
-def _require_nodes(folder: str) -> None:
-    """See that each of KFD's nodes can be read: else a board would lose its processes."""
-    reads = NotedReads()
-    for name in reads.names(folder):
-        reads.text(f"{folder}/{name}/gpu_id")
-        reads.text(f"{folder}/{name}/properties")
-    reads.require()
+def _unique_number(folder: Path, reads: NotedReads) -> str:
+    """The number that a board has of its maker; "" if it has none, or not now."""
+    own = reads.parsed(f"{folder}/unique_id", _unique_of) or ""
+    return own if own.strip("0") else ""
 
 
-def _is_unnamed(path: Path) -> bool:
-    """Whether a board's unique number is there, and is none."""
-    return path.exists() and not _UNIQUE.fullmatch(text(path).lower())
+def _unique_of(content: bytes) -> str:
+    unique = content.decode("ascii").strip().lower()
+    if not _UNIQUE.fullmatch(unique):
+        raise ValueError(unique)
+    return unique
 
 
 def _boards(drm: Path) -> Mapping[str, Path]:
@@ -227,34 +225,34 @@ def _partitions(sysfs: Path) -> Mapping[int, Path]:
     The driver makes them once, as many as there can be, and uses some: the number in their name
     says nothing of the board.
     """
-    above = sysfs / "devices/platform"
-    folders = [above / name for name in names_in(above) if _XCP.fullmatch(name)]
-    return {
+    above, reads = sysfs / "devices/platform", NotedReads()
+    folders = [above / name for name in reads.names(str(above)) if _XCP.fullmatch(name)]
+    found = {
         minor: folder
         for folder in folders
-        for minor in minors_in(folder / "drm")
+        for minor in minors_in(folder / "drm", reads)
         if minor >= FIRST_RENDER
     }
+    reads.require()
+    return found
 
 
-def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
-    """The board, without partitions if some of KFD's nodes are refused and it is not complete.
+def _checked(board: FoundBoard, reads: NotedReads) -> FoundBoard:
+    """The board, without partitions if it is not complete: some of KFD's nodes are refused.
 
     The share of each visible partition is then unknown. It is complete if its partitions together
     have all of its VRAM.
     """
-    if not refused:
-        return board
-    whole, vram = board.whole, as_count(text(board.folder / "mem_info_vram_total"))
+    whole, vram = board.whole, reads.number(f"{board.folder}/mem_info_vram_total")
     of_parts = sum(part.device.memory_bytes or 0 for part in board.parts)
     # KFD and the driver need not agree on the size to the byte: nine tenths are taken for all.
     if board.parts:
         is_complete = bool(vram) and of_parts * 10 >= (vram or 0) * 9
     else:
-        is_complete = whole.node is not None and _compute_mode(board.folder) in UNDIVIDED
+        is_complete = whole.node is not None and _mode(board.folder, reads) in UNDIVIDED
     if is_complete:
         return board
-    is_parted = board.parts or _compute_mode(board.folder) not in UNDIVIDED
+    is_parted = board.parts or _mode(board.folder, reads) not in UNDIVIDED
     device = replace(whole.device, sharing=PARTITIONED if is_parted else "")
     return board._replace(whole=KfdDevice(device, None, refused=True), parts=())
 
@@ -262,34 +260,34 @@ def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
 def _board(
     folder: Path,
     pci: str,
-    uuid: str,
-    index: int,
+    named: tuple[str, int],
     nodes: list[KfdNode],
     partitions: Mapping[int, Path],
     procfs: Path,
+    reads: NotedReads,
 ) -> FoundBoard:
-    parted = len(nodes) > 1
-    minors = minors_in(folder / "drm")
-    memory_bytes, shares_host = _memory(folder, nodes, procfs)
-    is_of_two = text(folder / "device").lower() in TWO_DIES
+    (uuid, index), parted = named, len(nodes) > 1
+    minors = minors_in(folder / "drm", reads)
+    memory_bytes, shares_host = _memory(folder, nodes, procfs, reads)
+    kind = reads.text(f"{folder}/device")
     device = Device(
         uuid=uuid,
         index=index,
         vendor=VENDOR,
         # Only some boards have a name in their firmware.
-        model=label(text(folder / "product_name") or f"AMD {text(folder / 'device')}".strip()),
+        model=label(reads.text(f"{folder}/product_name") or f"AMD {kind}".strip()),
         minor=min((minor for minor in minors if minor >= FIRST_RENDER), default=None),
         pci_bus_id=pci,
-        sharing=PARTITIONED if parted else MODULE if is_of_two else "",
+        sharing=PARTITIONED if parted else MODULE if kind.lower() in TWO_DIES else "",
         # Only AMD's own packages have a version.
-        driver_version=label(text(folder / "driver/module/version")),
+        driver_version=label(reads.text(f"{folder}/driver/module/version")),
         memory_bytes=memory_bytes,
     )
     if not parted:
         whole = KfdDevice(device, nodes[0] if nodes else None)
         return FoundBoard(folder, whole, minors, shares_host=shares_host)
     # The modes as device plugins name them (cpx_nps4): a pod asks for a partition by that.
-    modes = _compute_mode(folder), text(folder / "current_memory_partition").lower()
+    modes = _mode(folder, reads), _mode(folder, reads, "memory")
     profile = "_".join(filter(_MODE.fullmatch, modes))
     units = sum(node.cus for node in nodes)
     own = dict.fromkeys(minors, folder) | dict(partitions)
@@ -312,28 +310,30 @@ def _board(
     return FoundBoard(folder, KfdDevice(device, None), minors, tuple(parts))
 
 
-def _memory(folder: Path, nodes: list[KfdNode], procfs: Path) -> tuple[int | None, bool]:
+def _memory(
+    folder: Path, nodes: list[KfdNode], procfs: Path, reads: NotedReads
+) -> tuple[int | None, bool]:
     """The bytes of a board's memory, and whether it is its host's.
 
     An APU has some of that as "VRAM" and what it wants as GTT. Of an MI300A amdgpu calls nothing
     VRAM: there KFD's bank is the memory, and no board has 0.
     """
-    vram, gtt = (as_count(text(folder / f"mem_info_{name}_total")) for name in ("vram", "gtt"))
+    vram, gtt = (reads.number(f"{folder}/mem_info_{name}_total") for name in ("vram", "gtt"))
     bank = sum(node.memory_bytes or 0 for node in nodes)
     # From Linux 6.10 on KFD allocates from GTT where that is the larger one, and says so.
     in_gtt = vram is not None and bank * 10 > vram * 11
-    shares_host = in_gtt or is_apu(folder) or any(node.gfx in APUS for node in nodes)
+    shares_host = in_gtt or is_apu(folder, reads) or any(node.gfx in APUS for node in nodes)
     if not vram:
         return bank or None, shares_host
     if not shares_host:
         return vram, False
     # What it may have of its host's memory may be more than there is.
-    return vram + min(gtt or 0, host_memory(procfs) or gtt or 0), True
+    return vram + min(gtt or 0, reads.host_memory(procfs) or gtt or 0), True
 
 
 def _by_place(pci: str) -> str:
     return f"AMD-{pci}"
 
 
-def _compute_mode(folder: Path) -> str:
-    return text(folder / "current_compute_partition").lower()
+def _mode(folder: Path, reads: NotedReads, of: str = "compute") -> str:
+    return reads.text(f"{folder}/current_{of}_partition").lower()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.gpus.amd.amdboard import AmdBoard, NodeProcesses
 from exporter.agent.sources.gpus.amd.amddiscovery import BoardList, BoardNames, discover, present
 from exporter.agent.sources.gpus.amd.kfd import generation
@@ -12,7 +13,7 @@ from exporter.agent.sources.gpus.amd.kfdprocesses import KfdProcesses, WorkerLis
 from exporter.agent.sources.gpus.drm.holders import WorkerScans
 from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.fleet import Fleet, Readings
-from exporter.agent.sources.gpus.sysfs import RefusedError, text
+from exporter.agent.sources.gpus.sysfs import RefusedError, text_in
 from exporter.model import Clock
 
 NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are used as soon as they are"
@@ -33,7 +34,6 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         self._scans = WorkerScans(str(procfs), clock, self._workers, owners)
         processes = KfdProcesses(sysfs, str(procfs), owners, clock)
         self._lists = WorkerLists(processes, clock, self._workers)
-        self._kernel = text(procfs / "sys/kernel/osrelease").lower()
         self._names = BoardNames()
         self._unreadable = ""
         self._generation: int | None = None
@@ -41,12 +41,19 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
     def _absent(self) -> str:
         if present(self._sysfs):
             return ""
-        return ON_WSL if "microsoft" in self._kernel else NO_DRIVER
+        match text_in(self._procfs / "sys/kernel/osrelease"):
+            case Whole(kernel) | Cut(kernel) if "microsoft" in kernel.lower():
+                return ON_WSL
+            case _:
+                return NO_DRIVER
 
     def _changed(self) -> bool:
-        before, newest = self._generation, generation(self._sysfs)
-        self._generation = before if newest is None else newest  # None: it is not known now
-        return self._generation != before
+        match generation(self._sysfs):
+            case Whole(newest) | Cut(newest):
+                before, self._generation = self._generation, newest
+                return newest != before
+            case Absent() | Refused() | Failed():  # it is not known now
+                return False
 
     def _look(self) -> BoardList:
         return discover(self._sysfs, self._names, self._procfs)
@@ -88,11 +95,17 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         """
         self._unreadable = found.trouble
         before, self._devices = self._devices, {}
-        known = {b.found.folder: b for b in before.values() if b.found.folder in found.unsure}
+        known = {
+            board.found.folder: board
+            for board in before.values()
+            if found.unclear or board.found.folder in found.unsure
+        }
         for each in found.boards:
             uuid = each.whole.device.uuid
             board = known.get(each.folder)
-            if board is None or board.found.nodes != each.nodes:
+            nodes = {*each.nodes} - {None}
+            is_less = found.unclear and board is not None and nodes < {*board.found.nodes}
+            if board is None or not (is_less or board.found.nodes == each.nodes):
                 board = before.get(uuid) or self._gone.get(uuid)
                 if board is None or board.found != each:
                     board = AmdBoard(each, self._procfs, self._clock, board)

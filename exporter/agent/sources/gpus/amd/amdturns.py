@@ -62,7 +62,11 @@ class ProcessTurns:
         doubted = {listed.by_owner[o][0] for o in self._doubted if o in listed.by_owner}
         self.cut = frozenset({*self._work.cut, *failed, *doubted, *listed.cut})
         self.has_more = listed.is_short or self._work.has_more
-        self.is_whole = not (self.cut or self.has_more)
+        # An owner with so many can move his work among them, and what he used would be scaled up to
+        # others' until he is met: so nobody is charged with more than what was seen of himself.
+        most = LATE * max(MOST_IDLE // self.devices, LEAST)
+        may_hide = any(len(own) > most for own in listed.by_owner.values())
+        self.is_whole = not (self.cut or self.has_more or may_hide)
 
     def for_sizes(self, listed: KfdList, holding: Collection[int]) -> list[KfdProcess]:
         """Those to ask what they hold and have counted."""

@@ -19,14 +19,14 @@ from exporter.agent.sources.gpus.sysfs import (
     RefusedError,
     as_count,
     count_in,
-    names_in,
-    read_count,
-    read_text,
+    number_of,
 )
+from exporter.model import Unmeasured
 
 KFD = "class/kfd/kfd"
 LONGEST_LIST = 65_536  # KFD has no more processes: a PASID has 16 bits
 LONGEST_NUMBER = 56  # bits: more bytes or microseconds than any process has
+GPU_ID_BITS = 32
 LOCAL_HEAPS = {1, 2}  # HSA_MEM_HEAP_TYPE_FB_PUBLIC, _FB_PRIVATE: the device's own memory
 
 
@@ -46,10 +46,14 @@ class KfdNode(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """All nodes with a GPU. ``refused``: the number of nodes that may not be read."""
+    """All nodes with a GPU, and how many more there may be.
+
+    ``refused``: those that may not be read. ``unclear``: those whose files make no sense.
+    """
 
     nodes: tuple[KfdNode, ...]
     refused: int
+    unclear: int = 0
 
     def of(self, pci_bus_id: str) -> list[KfdNode]:
         return [node for node in self.nodes if node.pci_bus_id == pci_bus_id]
@@ -58,33 +62,44 @@ class Topology(NamedTuple):
 def read_topology(sysfs: Path) -> Topology:
     """Every node; one that cannot be parsed is left out."""
     folder = sysfs / KFD / "topology/nodes"
-    nodes, refused = [], 0
-    for name in names_in(folder):
-        try:
-            node = _node(folder / name)
-        except RefusedError:
+    nodes: list[KfdNode] = []
+    refused = unclear = 0
+    listing = NotedReads()
+    names = listing.names(str(folder))
+    if listing.reason is Unmeasured.NO_PERMISSION:
+        raise RefusedError(str(folder))
+    listing.require()
+    for name in names:
+        reads = NotedReads()
+        node = _node(f"{folder}/{name}", reads)
+        found = reads.unread.values()
+        if any(isinstance(each, Refused) for each in found):
             refused += 1
+        elif Failed(errno.EBADMSG) in found:
+            unclear += 1
         else:
+            # Without one of its nodes a board would lose its processes, or be another board.
+            reads.require()
             nodes += [node] if node else []
-    return Topology(tuple(nodes), refused)
+    return Topology(tuple(nodes), refused, unclear)
 
 
-def generation(sysfs: Path) -> int | None:
+def generation(sysfs: Path) -> Reply[int]:
     """A number that is another one after each change of the nodes, as when a board is divided."""
-    return NotedReads().number(f"{sysfs / KFD}/topology/generation_id")
+    return count_in(f"{sysfs / KFD}/topology/generation_id")
 
 
-def _node(folder: Path) -> KfdNode | None:
-    gpu_id = read_count(folder / "gpu_id")
+def _node(folder: str, reads: NotedReads) -> KfdNode | None:
+    gpu_id = reads.parsed(f"{folder}/gpu_id", _gpu_id_of)
     if not gpu_id:  # 0: a node of CPUs
         return None
-    properties = read_properties(folder / "properties")
-    location = properties.get("location_id")
-    if location is None:
+    properties = reads.parsed(f"{folder}/properties", _properties_of_gpu)
+    if properties is None:
         return None
+    location = properties["location_id"]
     # The other heaps (system memory, GDS, LDS, scratch) are not device memory.
-    banks = folder / "mem_banks"
-    heaps = [read_properties(banks / name / "properties") for name in names_in(banks)]
+    banks = (f"{folder}/mem_banks/{name}" for name in reads.names(f"{folder}/mem_banks"))
+    heaps = [reads.parsed(f"{bank}/properties", _properties_of) or {} for bank in banks]
     own = [heap for heap in heaps if heap.get("heap_type") in LOCAL_HEAPS]
     simds, per_cu = properties.get("simd_count", 0), properties.get("simd_per_cu", 0)
     return KfdNode(
@@ -98,14 +113,27 @@ def _node(folder: Path) -> KfdNode | None:
     )
 
 
-def read_properties(path: Path) -> Mapping[str, int]:
-    """The lines of a name and a number; other lines are left out.
+def _gpu_id_of(content: bytes) -> int:
+    number = number_of(content)
+    if not 0 <= number < 1 << GPU_ID_BITS:
+        raise ValueError(number)
+    return number
+
+
+def _properties_of_gpu(content: bytes) -> Mapping[str, int]:
+    """The properties of a node with a GPU, which all have a place.
 
     Raises:
-        RefusedError: it may not be read.
+        KeyError: it has none, so that these are not all of its properties.
 
     """
-    pairs = (line.split() for line in (read_text(path) or "").splitlines())
+    properties = _properties_of(content)
+    return {"location_id": properties["location_id"], **properties}
+
+
+def _properties_of(content: bytes) -> Mapping[str, int]:
+    """The lines of a name and a number; other lines are left out."""
+    pairs = (line.split() for line in content.decode("ascii", "replace").splitlines())
     numbers = {pair[0]: as_count(pair[1]) for pair in pairs if len(pair) == 2}  # noqa: PLR2004 - a pair
     return {name: number for name, number in numbers.items() if number is not None}
 

@@ -8,10 +8,12 @@ and ``runtime_status`` says whether it is; reading them does not wake it.
 from collections.abc import Collection, Mapping
 from enum import Enum, auto
 
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.gpus.board_energy import BoardEnergy
 from exporter.agent.sources.gpus.energy import EnergyUse
 from exporter.agent.sources.gpus.hwmon import Hwmon, unmeasured
-from exporter.agent.sources.gpus.sysfs import NotedReads, text
+from exporter.agent.sources.gpus.sysfs import MAX_BYTES, NotedReads, number_of, text_in
 from exporter.model import Sensors, Unmeasured
 
 _GRAPHICS_MHZ = (  # i915's and xe's
@@ -33,6 +35,7 @@ class DrmBoard:
         self._taken_ns: int | None = None
         self._watts: float | None = None
         self.sensors = Sensors()
+        self._of_memory = NotedReads()
 
     def take_energy(self, mono_ns: int, busy_ns: int | None) -> EnergyUse:
         counter = self._hwmon.energy_uj()
@@ -48,13 +51,16 @@ class DrmBoard:
 
     def unmeasured(self, disabled: Collection[str]) -> Mapping[str, Unmeasured]:
         """The quantities that this board does not measure, without disabled groups of families."""
-        unread = {**self._hwmon.unmeasured, **self.energy.unmeasured}
-        return unmeasured(self.sensors, self.energy.method, disabled, unread)
+        why = self._of_memory.reason
+        of_memory = {"device_memory": why} if why else {}
+        unread = self._hwmon.unmeasured
+        return {**of_memory, **unmeasured(self.sensors, self.energy, disabled, unread)}
 
     def memory_used(self, *, shares_host: bool) -> int | None:
         """Bytes of device memory in use, if the driver reports them (amdgpu)."""
         names = ("vram", "gtt") if shares_host else ("vram",)
-        used = [NotedReads().number(f"{self._card}/device/mem_info_{name}_used") for name in names]
+        self._of_memory = reads = NotedReads()
+        used = [reads.number(f"{self._card}/device/mem_info_{name}_used") for name in names]
         return None if None in used else sum(filter(None, used))
 
 
@@ -85,12 +91,17 @@ class RuntimeSleep:
         self._was_idle, self._read_ns = idle, mono_ns
 
     def state(self, mono_ns: int) -> PowerState:
-        if text(f"{self._power}/control") != "auto":
+        # Where its state cannot be read, it is read as one that is awake: its figures go before its
+        # sleep.
+        if text_in(f"{self._power}/control") != Whole("auto"):
             return PowerState.AWAKE
-        if text(f"{self._power}/runtime_status") == "suspended":
+        if text_in(f"{self._power}/runtime_status") == Whole("suspended"):
             return PowerState.ASLEEP
-        delay_ms = NotedReads().number(f"{self._power}/autosuspend_delay_ms")
-        pause_ns = 2 * MS * (_DEFAULT_DELAY_MS if delay_ms is None else max(delay_ms, 0))
+        match door.parsed(door.read(f"{self._power}/autosuspend_delay_ms", MAX_BYTES), number_of):
+            case Whole(delay_ms) | Cut(delay_ms):
+                pause_ns = 2 * MS * max(delay_ms, 0)
+            case Absent() | Refused() | Failed():  # EIO: the driver has no delay of its own
+                pause_ns = 2 * MS * _DEFAULT_DELAY_MS
         pause_ns = min(pause_ns, self._longest_ns)
         is_resting = self._was_idle and mono_ns - self._read_ns < pause_ns
         return PowerState.DROWSY if is_resting else PowerState.AWAKE

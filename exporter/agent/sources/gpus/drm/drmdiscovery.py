@@ -6,6 +6,7 @@ device is opened, so none is woken. Engine classes are from the kernel's documen
 and counts as the decoder; scaling (``video-enhance``, ``vpe``) is neither.
 """
 
+import errno
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from exporter.agent.sources.gpus.sysfs import NotedReads, host_memory, label, text
+from exporter.agent.sources.door import Failed, UnreadError
+from exporter.agent.sources.gpus.sysfs import NotedReads, label
 from exporter.model import FIRST_INDEX, Device
 
 CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
@@ -122,7 +124,7 @@ _VENDORS = {0x8086: "intel", 0x1002: "amd", 0x10DE: "nvidia", 0x1AF4: "virtio"}
 _FIRST_OF_OTHERS = 300  # no vendor has this hundred in ``FIRST_INDEX``
 _OTHERS = {"nvidia", "nvidia-drm"}  # read by NVML: its driver has no show_fdinfo
 _TOTALS = ("device/mem_info_vram_total", "lmem_total_bytes")  # amdgpu; i915 as Intel ships it
-_IDENTITY = ("driver", "drm", "uevent", "vendor", "device")
+_IDENTITY = ("driver", "drm", "uevent", "vendor", "device", "physfn")
 _TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
 
 
@@ -163,11 +165,14 @@ def discover(
         UnreadError: the devices could not be listed.
 
     """
-    kernel = text(f"{proc_root}/sys/kernel/osrelease")
     listing = NotedReads()
     listed = listing.names(f"{sys_root}/class/drm")
+    if listing.unread:  # also by a refusal: no card has gone
+        raise UnreadError(listing.said)
+    kernel = listing.text(f"{proc_root}/sys/kernel/osrelease")
     listing.require()
     found: list[DrmCard] = []
+    functions: dict[str, str] = {}  # the card that a card is a virtual function of, by its folder
     unsure: dict[str, str] = {}
     for name in listed:
         card = f"{sys_root}/class/drm/{name}"
@@ -182,8 +187,9 @@ def discover(
         wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and renders)
         pci = _pci_address(card, reads)
         if wanted and not (pci and pci in taken):
-            shares = is_apu(f"{card}/device")
-            host = (host_memory(proc_root) or UNLIMITED) if shares else 0
+            shares = is_apu(f"{card}/device", reads)
+            host = (reads.host_memory(proc_root) or UNLIMITED) if shares else 0
+            functions[card] = reads.link(f"{card}/device/physfn").lower()
             device = _device(card, driver, pci, kernel, host, reads)
             # Half of what says which card it is would make another card of it.
             if reads.unread.keys().isdisjoint(f"{card}/device/{each}" for each in _IDENTITY):
@@ -191,7 +197,7 @@ def discover(
                 found.append(DrmCard(device, driver, card, minors, shares, early))
         if reads.unread or not nodes:
             unsure[card] = reads.said if reads.unread else f"{card}/device/drm has no node"
-    return DrmCards(tuple(_with_functions(found)), unsure)
+    return DrmCards(tuple(_with_functions(found, functions)), unsure)
 
 
 def _is_early(kernel: str, known: DriverTraits | None) -> bool:
@@ -201,12 +207,14 @@ def _is_early(kernel: str, known: DriverTraits | None) -> bool:
     return (int(version[1]), int(version[2])) < known.since
 
 
-def _with_functions(cards: Collection[DrmCard]) -> Iterator[DrmCard]:
-    """The cards, each with its virtual functions. One whose card is not here stays a card."""
+def _with_functions(cards: Collection[DrmCard], of: Mapping[str, str]) -> Iterator[DrmCard]:
+    """The cards, each with its virtual functions. One whose card is not here stays a card.
+
+    ``of``: the PCI address of the card that each is a function of, "" of none, by its directory.
+    """
     # A function has no memory, energy or sensors of its own. As a card it would count the same use
     # twice: its clients work in the time of the card that it is of.
     known = {card.device.pci_bus_id for card in cards} - {""}
-    of = {card.card: NotedReads().link(f"{card.card}/device/physfn").lower() for card in cards}
     for card in cards:
         own = [one for one in cards if of[one.card] == card.device.pci_bus_id != ""]
         if of[card.card] not in known:
@@ -218,6 +226,8 @@ def _with_functions(cards: Collection[DrmCard]) -> Iterator[DrmCard]:
 def _device(card: str, driver: str, pci: str, kernel: str, host: int, reads: NotedReads) -> Device:
     number_of = int(card.rpartition("/card")[2])
     vendor_id, device_id = (reads.hexadecimal(f"{card}/device/{n}") for n in ("vendor", "device"))
+    if pci and None in {vendor_id, device_id}:  # all on this bus have both
+        reads.unread.setdefault(f"{card}/device/vendor", Failed(errno.ENODEV))
     # Devices that are on no PCI bus have no id: there the driver says who made them.
     known = DRIVERS.get(driver)
     vendor = (known.vendor if known else "") or driver
@@ -263,16 +273,16 @@ def _pci_address(card: str, reads: NotedReads) -> str:
     return ""
 
 
-def is_apu(folder: str | Path) -> bool:
+def is_apu(folder: str | Path, reads: NotedReads) -> bool:
     """Whether amdgpu's device is an APU, which has what it wants of its host's memory.
 
     Only an APU has the voltage of a north bridge (amdgpu_pm.c: "only APUs have vddnb").
     """
     above = f"{folder}/hwmon"
-    return any(text(f"{above}/{name}/in1_label") == "vddnb" for name in NotedReads().names(above))
+    return any(reads.text(f"{above}/{n}/in1_label") == "vddnb" for n in reads.names(above))
 
 
-def minors_in(folder: str | Path, reads: NotedReads | None = None) -> frozenset[int]:
+def minors_in(folder: str | Path, reads: NotedReads) -> frozenset[int]:
     """The minor numbers of the nodes in a device's folder ``drm``."""
-    found = (reads or NotedReads()).names(str(folder))
+    found = reads.names(str(folder))
     return frozenset(int(match[1]) for match in map(_NODE.fullmatch, found) if match)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
+from exporter.agent.sources import door
 from exporter.agent.sources.gpus.drm.drmboard import DrmBoard, PowerState, RuntimeSleep
 from exporter.agent.sources.gpus.drm.drmclients import ClientUse, DeviceClients, activities_of
 from exporter.agent.sources.gpus.drm.drmdiscovery import (
@@ -26,7 +27,7 @@ from exporter.agent.sources.gpus.energy import with_energy
 from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.fleet import GONE, Fleet, Readings
 from exporter.agent.sources.gpus.gpusource import Demand
-from exporter.agent.sources.gpus.sysfs import NotedReads, is_gone
+from exporter.agent.sources.gpus.sysfs import NotedReads
 from exporter.model import (
     Clock,
     DeviceMemory,
@@ -97,7 +98,7 @@ class DrmDevice:
         """Reads what can be read now; nothing before the first scan of the processes."""
         if scan is None:
             return (DeviceReading(self.found.device),)
-        if is_gone(self.found.card):
+        if door.is_gone(self.found.card):
             self.restart()
             return self.unread(DeviceState.LOST, GONE)
         blind, now_ns = scan.blind, self._clock.monotonic_ns()
@@ -165,7 +166,7 @@ class DrmDevice:
             self._end_ns = self._clock.time_ns()
             return None
         self._end_ns = start_ns + elapsed_ns
-        measured = self._measured(blind)
+        measured = self._measured(blind or self._unprofiled())
         observed_ns, self._missed = 0 if self._missed else elapsed_ns, False
         busy, processes = activities_of(used, measured, observed_ns)
         has_copies = COPY in self._reported or COPY in self._driver.roles.values()
@@ -181,14 +182,18 @@ class DrmDevice:
             counted={COPY: copied} if measured and has_copies else {},
         )
 
-    def _measured(self, blind: Unmeasured | None) -> list[str]:
-        """The engines whose use is known now; none while clients are hidden."""
+    def _unprofiled(self) -> Unmeasured | None:
+        """Why engines are not counted now; None if they are."""
         # panfrost and panthor count only while somebody has switched profiling on. Else their
         # counters stand still, which is no evidence that nothing worked.
-        bits = self._driver.profiling
-        profiling = NotedReads().number(f"{self.found.card}/device/profiling")
-        unprofiled = bits and not bits & (profiling or 0)
-        if blind or unprofiled:
+        bits, reads = self._driver.profiling, NotedReads()
+        if not bits or bits & (reads.number(f"{self.found.card}/device/profiling") or 0):
+            return None
+        return reads.reason or Unmeasured.NOT_SUPPORTED
+
+    def _measured(self, missing: Unmeasured | None) -> list[str]:
+        """The engines whose use is known now; none while something is missing that all need."""
+        if missing:
             return []
         # A client without any engine shows that the driver does not count, unless it is one that
         # leaves out what a client has not used.
@@ -217,8 +222,9 @@ class DrmDevice:
         return window and with_energy(window, energy, self._board.energy.method)
 
     def _unmeasured(self, demand: Demand, blind: Unmeasured | None) -> dict[str, Unmeasured]:
-        measured = self._measured(blind)
-        missing = blind or Unmeasured.NOT_SUPPORTED
+        missing = blind or self._unprofiled()
+        measured = self._measured(missing)
+        missing = missing or Unmeasured.NOT_SUPPORTED
         reasons = {**UNMEASURED, **{role: missing for role in ROLES if role not in measured}}
         if self._sensed_mono_ns is not None:
             reasons |= self._board.unmeasured(demand.disabled)

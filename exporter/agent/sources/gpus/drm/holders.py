@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 from exporter.agent.fairness import Held
 from exporter.agent.sources import door
-from exporter.agent.sources.door import Cut, Whole
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.gpus.drm.descriptors import Opened, opened, target_of
 from exporter.agent.sources.gpus.drm.drmdiscovery import DRIVERS
 from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.agent.sources.gpus.pool import DeviceWorkers
-from exporter.agent.sources.proc import PidNamespaces, pid_namespaces, start_time
+from exporter.agent.sources.proc import PidNamespaces, pid_namespaces, start_time, user_id
 from exporter.model import Clock, Unmeasured
 
 logger = logging.getLogger(__name__)
@@ -37,13 +37,11 @@ MOST_OTHERS = 1024  # processes without a device that are looked at again in one
 AT_ONCE = 1024  # descriptors of one process, after which a scan is seen to go on
 PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
 WAKING = {name for name, traits in DRIVERS.items() if traits.wakes}
-_ENDED = {errno.ENOENT, errno.ESRCH, errno.ENOTDIR}
 _Place = tuple[int, str, str]
 """A process, a descriptor of it, and where that leads."""
 SCAN = "clients"  # the worker's key; no UUID
 SHARE_OF_DEADLINE = 0.75  # in which a scan is waited for
 HUNG_NS = 5 * 10**9  # so long the last scan stands in for one that hangs
-_REFUSED = {errno.EACCES, errno.EPERM}
 REFUSED = (
     "processes may not be looked into, so that not all clients can be seen: run as "
     "root with hostPID, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE"
@@ -51,6 +49,7 @@ REFUSED = (
 NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
 CROWDED = "there are too many processes to scan, so that not all clients can be seen"
 HANGS = "looking for processes that have a device open has not come back; see the kernel log"
+UNREAD = "cannot be looked into ({}): what they and their containers use is unmeasured"
 CUT = (
     "have more files of /dev/dri open than are looked at: what they and their containers use is "
     "unmeasured; find out why they do"
@@ -156,8 +155,9 @@ class HandleScan:
     """One scan of all processes. ``handles``: by minor number of the device's node.
 
     ``since_mono_ns``: when the first of the scans began that all other processes than new ones were
-    looked at in, if they were complete. ``refused``: the number of
-    processes that may not be looked into. ``left``: the number beyond the limit. ``cut``: processes
+    looked at in, if they were complete. ``refused``: the number of processes that may not be looked
+    into, where no other user's may. ``unread``: why, of single processes that could not be looked
+    into; they are ``cut``, too. ``left``: the number beyond the limit. ``cut``: processes
     with DRM descriptors of which not all were read. ``was_cut``: those of the scan before.
     ``nested``: only a container's processes are visible. ``stale``: a newer scan hangs or failed.
 
@@ -172,6 +172,7 @@ class HandleScan:
     refused: int = 0
     left: int = 0
     cut: frozenset[int] = frozenset()
+    unread: Mapping[int, Refused | Failed] = field(default_factory=dict)
     was_cut: frozenset[int] = frozenset()
     nested: bool = False
     stale: bool = False
@@ -219,9 +220,12 @@ class HandleScanner:
 
     @property
     def trouble(self) -> str:
-        cut = self.newest.cut if self.newest else ()
-        some = f"processes ({min(cut)} is the first of {len(cut)}) " if cut else ""
-        return self._missing().replace(CUT, some + CUT)
+        scan, missing = self.newest or HandleScan(), self._missing()
+        which = {UNREAD: scan.unread, CUT: scan.cut}.get(missing)
+        if not which:
+            return missing
+        why = door.why(scan.unread[min(which)]) if which is scan.unread else ""
+        return f"processes ({min(which)} is the first of {len(which)}) {missing.format(why)}"
 
     def _missing(self) -> str:
         scan = self.newest or HandleScan()
@@ -229,7 +233,9 @@ class HandleScanner:
             return NESTED
         if scan.refused:
             return REFUSED
-        return CROWDED if scan.left else CUT if scan.cut else ""
+        if scan.left:
+            return CROWDED
+        return UNREAD if scan.unread else CUT if scan.cut else ""
 
     def look(self, every_ns: int) -> None:
         """Scans if it is due."""
@@ -251,13 +257,13 @@ class HandleScanner:
         return self.moved_mono_ns
 
     def _scan(self, begun_ns: int) -> HandleScan:
-        found, refused, before = Handles(), 0, self.newest
-        reply = door.names(self._root, MAX_PROCESSES)
-        if not isinstance(reply, Whole | Cut):
+        found, before = Handles(), self.newest
+        listed = door.names(self._root, MAX_PROCESSES)
+        if not isinstance(listed, Whole | Cut):
             # No list is no empty list: what was seen last is old, and what comes may be, too.
             known = before or HandleScan(nested=self._nested)
             return replace(known, begun_mono_ns=begun_ns, since_mono_ns=None, stale=True)
-        pids = sorted(int(name) for name in reply.value if name.isdecimal())
+        pids = sorted(int(name) for name in listed.value if name.isdecimal())
         was_open = {
             pid for of_minor in (before.pids.values() if before else ()) for pid in of_minor
         }
@@ -270,30 +276,37 @@ class HandleScanner:
         others.sort(key=looked_ns.__getitem__)
         waiting = frozenset(others[MOST_OTHERS:])
         kept, self._asleep = self._asleep, {}
+        shown: list[int] = []
+        unread: dict[int, Refused | Failed] = {}
         for pid in sorted(waiting.symmetric_difference(pids)):
             self._move()
             try:
-                self._look_at(pid, found, kept)
+                shown += [pid] if self._look_at(pid, found, kept) else []
                 looked_ns[pid] = begun_ns
             except OSError as error:
-                refused += error.errno in _REFUSED
-                if error.errno == errno.E2BIG:
+                reply = door.unread(error)
+                if reply == Failed(errno.E2BIG):
                     found.cut_off(pid)
-                elif error.errno not in _REFUSED | _ENDED:
-                    if before and pid in was_open:
-                        found.keep(pid, before)
-                    elif pid not in looked_ns:
-                        found.cut.add(pid)  # it was never looked at
-                if pid in looked_ns:
-                    looked_ns[pid] = begun_ns
+                elif not isinstance(reply, Absent):
+                    unread[pid] = reply
+                looked_ns |= {pid: begun_ns} if pid in looked_ns else {}
+        refused = self._refused(unread, shown)
+        # Who was seen without a device is taken to have none.
+        idle = (looked_ns.keys() - was_open) | refused
+        unread = {pid: reply for pid, reply in unread.items() if pid not in idle}
+        for pid in unread:
+            if before:
+                found.keep(pid, before)
+            found.cut.add(pid)
         self._looked_ns = looked_ns
         return HandleScan(
             found.by_minor(),
             begun_ns,
             since_ns,
-            refused,
-            int(isinstance(reply, Cut)),
+            len(refused),
+            int(isinstance(listed, Cut)),
             frozenset(found.cut),
+            unread,
             before.cut if before else frozenset(),
             self._nested,
             clients=found.clients(),
@@ -302,8 +315,21 @@ class HandleScanner:
             silent=found.silent,
         )
 
-    def _look_at(self, pid: int, found: Handles, kept: Mapping[_Place, Opened]) -> None:
-        """Adds the handles of one process.
+    def _refused(
+        self, unread: Mapping[int, Refused | Failed], shown: Collection[int]
+    ) -> frozenset[int]:
+        """The refused ones of these processes, if no other user's has shown any descriptor.
+
+        Who may look into other users' processes, but not into some, does not know of these. Who may
+        look into none does not know of anybody.
+        """
+        refused = frozenset(pid for pid, reply in unread.items() if isinstance(reply, Refused))
+        users = (user_id(self._root, pid) for pid in (shown if refused else ()))
+        others = any(isinstance(e, Whole | Cut) and e.value != os.geteuid() for e in users)
+        return frozenset() if others else refused
+
+    def _look_at(self, pid: int, found: Handles, kept: Mapping[_Place, Opened]) -> bool:
+        """Adds the handles of one process, and returns whether it has shown any descriptor.
 
         Raises:
             OSError: it has ended, may not be looked into, or has too many descriptors (E2BIG).
@@ -313,6 +339,7 @@ class HandleScanner:
         folder = os.open(f"{self._root}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         start: int | None = None
         owner: Hashable | None = None
+        number = 0
         try:
             with os.scandir(folder) as entries:
                 for number, entry in enumerate(entries, 1):
@@ -335,7 +362,8 @@ class HandleScanner:
                         # Where its beginning cannot be read, it counts as the oldest.
                         start, owner = start_time(self._root, pid) or 0, self._owners.of(pid)
                     if not found.add(seen.minor, Handle(start, pid, int(entry.name)), owner, seen):
-                        return
+                        return True
+            return number > 0
         finally:
             os.close(folder)
 

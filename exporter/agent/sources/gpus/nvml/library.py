@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import pynvml
 
+from exporter.agent.sources import door
 from exporter.agent.sources.gpus.nvml import errors
 from exporter.model import CallCount, Clock
 
@@ -87,7 +88,7 @@ def candidates(path: str | None, roots: Sequence[Path]) -> Iterator[str]:
     for root in roots:
         for place in PLACES:
             found = root / place / SONAME
-            if found.exists():
+            if not door.is_gone(found):
                 yield str(found)
 
 

@@ -1,5 +1,7 @@
 """The DRM source over composed trees: every figure is the arithmetic of what the kernel says."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from exporter.model import (
 )
 from tests.agent.sources.gpus.drm.machine import Machine, i915, only
 from tests.agent.sources.gpus.known import known
+from tests.doors.outside import LINK, READ, Fault, Kind, Outside
 
 PCI = "0000:03:00.0"
 MIB = 1024**2
@@ -292,6 +295,17 @@ def test_panfrost_counts_only_where_its_profiling_is_on(
     assert ("core" in reading.unmeasured) is not measured
 
 
+def test_profiling_that_cannot_be_read_is_no_driver_without_it(machine: Machine) -> None:
+    device = machine.card(0, "panfrost", files={"profiling": "1"})
+    machine.process(42)
+    show(machine, "drm-driver:\tpanfrost\ndrm-client-id:\t14\ndrm-engine-fragment:\t5 ns\n")
+    source = machine.source()
+    source.read()
+    machine.write(device, {"profiling": "?"})
+
+    assert step(machine, source).unmeasured["core"] is Unmeasured.READ_FAILED
+
+
 def test_a_foreign_address_in_fdinfo_is_not_counted(machine: Machine) -> None:
     source = begun(machine)
     show(machine, i915(7, render=100, pdev="0000:99:00.0"))
@@ -362,6 +376,32 @@ def test_who_has_too_many_clients_costs_itself_and_the_others_are_measured(
     assert caplog.text.count("more files of /dev/dri open than are looked at") == 1
 
 
+@pytest.mark.parametrize("another", ["another user's", ""])
+def test_who_may_not_be_looked_into_costs_himself_alone_unless_nobody_else_may_be(
+    machine: Machine, another: str
+) -> None:
+    machine.process(41)
+    machine.open(41, 5, i915(3, render=SECOND))
+    source = begun(machine, i915(2))
+    uid = os.geteuid() + (1 if another else 0)
+    machine.write(machine.proc, {"42/status": f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}"})
+    show(machine, i915(2, render=7 * MS))
+    outside = Outside(machine.proc.parent)
+    refused = Fault(Kind(LINK, "proc/N/fd/N"), errno.EACCES, ("41",))
+
+    with outside.installed(), outside.asking(refused):
+        reading = step(machine, source)
+        said = source.read().status.detail
+
+    if another:
+        assert (core(reading), known(reading.window).unmeasured_pids) == ({42: 7 * MS}, {41})
+        assert "core" not in reading.unmeasured
+        assert "(41 is the first of 1) cannot be looked into (Permission denied)" in said
+    else:
+        assert reading.unmeasured["core"] is Unmeasured.NO_PERMISSION
+        assert "CAP_SYS_PTRACE" in said
+
+
 def test_what_a_process_had_used_before_it_could_be_seen_whole_is_not_counted(
     machine: Machine,
 ) -> None:
@@ -418,4 +458,29 @@ def test_a_virtual_function_is_a_part_of_its_card_or_a_card_if_that_is_not_here(
     device = only(source.read())
 
     assert device.device.pci_bus_id == ("0000:00:02.0" if is_here else "0000:00:02.1")
+    assert {p.pid: p.busy.core for p in known(device.window).processes} == {42: 7_000_000}
+
+
+@pytest.mark.parametrize(
+    "what",
+    [Kind(LINK, "sys/class/drm/card1/device/physfn"), Kind(READ, "proc/sys/kernel/osrelease")],
+)
+def test_what_cannot_be_read_of_a_card_makes_no_other_card_of_it(
+    machine: Machine, what: Kind
+) -> None:
+    """A function whose card is not known would be a card, and its use would count twice."""
+    virtual = machine.card(1, "i915", "0000:00:02.1")
+    machine.card(0, "i915", "0000:00:02.0")
+    (virtual / "physfn").symlink_to(machine.sys / "devices/pci0000:00/0000:00:02.0")
+    machine.process(42)
+    machine.open(42, 5, i915(1, pdev="0000:00:02.1"), "renderD129")
+    source = machine.source()
+    source.read()
+    outside = Outside(machine.sys.parent)
+
+    with outside.installed(), outside.asking(Fault(what, errno.EIO)):
+        machine.open(42, 5, i915(1, render=7_000_000, pdev="0000:00:02.1"), "renderD129")
+        device = step(machine, source, 10)
+
+    assert outside.met
     assert {p.pid: p.busy.core for p in known(device.window).processes} == {42: 7_000_000}
