@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tests.doors.matrix import FEW_S, LAST_S, LITTLE, Cell, Run, Values
 
@@ -21,6 +22,11 @@ SAYS = re.compile(
     r"mgpu_device_unattributed|mgpu_device_unobserved|mgpu_device_unexplained|mgpu_exporter_dropped"
 )
 HOLDS = re.compile(r'mgpu_(container|group|device)_memory_used_bytes\{.*uuid="([^"]+)"')
+IS_DOWN = re.compile(
+    r'mgpu_exporter_source_up\{source="(?:amd|drm)"|mgpu_device_up\{.*(?:GPU-0000|DRM-)'
+)
+NUMBER = re.compile(r'gpu="\d+",|minor="\d+",?')
+PLACED = re.compile(r"mgpu_container_allocated_gpus\{")
 EPS = 0.02
 FINAL = {"absent", "refused", "not found"}  # of a driver's call, which is asked again after minutes
 SAYS_ABSENT = {"absent", "ENODEV", "lost", "half", "not found", "empty", "back", "elsewhere"}
@@ -30,19 +36,33 @@ SEEN_S = 4  # at the end of a fault that lasts, what stands still so long is no 
 
 def findings(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
     """What is wrong."""
+    if cell.what.path == "boards.order":
+        faulty, control = (
+            replace(r, pages=tuple(map(_unnumbered, r.pages))) for r in (faulty, control)
+        )
     yield from _more(cell, faulty, control)
     yield from _zero(cell, faulty, control)
     yield from _held(cell, faulty)
     yield from _siblings(cell, faulty, control)
     yield from _mistaken(cell, faulty, control)
     yield from _silent(cell, faulty, control)
+    yield from _unchecked(cell, faulty, control)
     yield from _after(cell, faulty, control)
+
+
+def _unnumbered(page: Values) -> Values:
+    """The page without the numbers of boards."""
+    return {NUMBER.sub("", key): value for key, value in page.items()}
 
 
 def _more(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
     """Nobody has more than without the fault; no counter outruns it, also after the end."""
+    is_alone = False  # a pod that is not on its card yet leaves its part to the others there
     for second, (page, known) in enumerate(zip(faulty.pages, control.pages, strict=True)):
+        is_alone = is_alone or any(PLACED.match(key) and key not in page for key in known)
         for key, value in page.items():
+            if (is_alone and "_allocated_" in key) or _is_unnamed(cell, key):
+                continue
             if NOBODYS.search(key) or EXPORTERS.match(key) or 'uuid=""' in key:
                 continue
             if _is_an_end(cell) and not SELDOM.match(key):
@@ -91,10 +111,15 @@ def _held(cell: Cell, faulty: Run) -> Iterator[str]:
                 return
 
 
+def _is_unnamed(cell: Cell, key: str) -> bool:
+    """Whether it is of a pod that came while the pods could not be had: it has no name then."""
+    return cell.what.path == "pods.watch" and 'kind="pod"' in key
+
+
 def _is_an_end(cell: Cell) -> bool:
     """Whether the answer says that a process has ended, which is a fact and no fault."""
     is_process = "proc/N" in cell.what.path
-    return cell.answer in {"absent", "ENODEV", "half"} and (
+    return cell.answer in {"absent", "ENODEV", "half", "elsewhere"} and (
         is_process or cell.what.path in {"proc", "sys/class/kfd/kfd/proc"}
     )
 
@@ -122,6 +147,8 @@ def _mistaken(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
         return
     for second, (page, known) in enumerate(zip(faulty.pages, control.pages, strict=True)):
         for key in page.keys() - known.keys():
+            if _is_unnamed(cell, key):
+                continue
             if MISTAKES.search(key) and not any(key in before for before in control.pages):
                 yield f"mistaken: {key} after {second} s"
                 return
@@ -133,8 +160,8 @@ def _mistaken(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
 
 def _silent(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
     """Where anything is otherwise, something is said: by a series or the log."""
-    if cell.answer == LITTLE:
-        return  # nobody can see what a count lacks
+    if _is_an_end(cell) or cell.answer == LITTLE:  # nobody can see what a count lacks
+        return
     said = set(faulty.said) - set(control.said)
     for second in range(LAST_S):
         page, known = faulty.pages[second], control.pages[second]
@@ -145,9 +172,18 @@ def _silent(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
     last = cell.ends_s - 1
     page, known = faulty.pages[last], control.pages[last]
     for key in sorted(known):
-        if AMOUNT.match(key) and _differs(page, known, key):
+        is_fact = cell.answer == "back" and not COUNTED.match(key)  # of less in use nothing is said
+        if AMOUNT.match(key) and _differs(page, known, key) and not is_fact:
             yield f"silent: {key} is {page.get(key)} for {known[key]:.6g}, and nothing is said"
             return
+
+
+def _unchecked(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
+    """Where a source or a board is down, ``check`` finds something wrong."""
+    page, known = (each.pages[cell.ends_s - 1] for each in (faulty, control))
+    down = [key for key in known if IS_DOWN.match(key) and known[key] and not page.get(key)]
+    if down and not faulty.checked - control.checked:
+        yield f"unchecked: {down[0]} is {page.get(down[0])}, and check finds nothing"
 
 
 def _after(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:

@@ -12,10 +12,23 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from exporter.agent.doctor import CheckVerdict
+from exporter.agent.doctor.vendors import OTHERS
 from exporter.agent.sources.gpus.fleet import Fleet
 from exporter.metrics.text import Format, Renderer
 from tests.doors.nodes import CALLS, NODES, Node
-from tests.doors.outside import EFFECTS, LINK, LIST, READ, STALE, STAT, Fault, Kind, Outside
+from tests.doors.outside import (
+    EFFECTS,
+    LINK,
+    LIST,
+    READ,
+    SAYS_WHO,
+    STALE,
+    STAT,
+    Fault,
+    Kind,
+    Outside,
+)
 
 Values = Mapping[str, float]  # a page: sample with its labels → value
 
@@ -36,7 +49,7 @@ CODES = {
 LITTLE = "little"
 OF = {
     READ: (*CODES, *(each for each in EFFECTS if each != LITTLE), STALE),
-    LIST: (*CODES, "half", "enormous"),
+    LIST: (*CODES, "half", "enormous", "twice"),
     LINK: (*CODES, "elsewhere"),
     STAT: tuple(CODES),
 }
@@ -69,7 +82,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Run:
-    """The page of each second; ``said``: warnings of the log; ``met``: the fault was met."""
+    """The page of each second; ``said``: warnings of the log; ``met``: the fault was met.
+
+    ``checked``: what ``check`` finds wrong with the boards in the fault's last second.
+    """
 
     pages: tuple[Values, ...]
     said: tuple[str, ...]
@@ -80,6 +96,7 @@ class Run:
     uuid_b: str
     first: tuple[str, ...]
     functions: frozenset[str]
+    checked: frozenset[str]
 
 
 class _Said(logging.Handler):
@@ -99,6 +116,14 @@ def values(node: Node) -> Values:
     return {key: float(value) for key, _, value in samples}
 
 
+def troubles(node: Node) -> Iterator[str]:
+    """What ``check`` finds wrong with the boards that are read by files."""
+    readings = (source.newest for source in node.node.patient)
+    for reading in (each for each in readings if each and not each.status.absent):
+        results = OTHERS[reading.status.name](reading, {})
+        yield from (r.found for r in results if r.verdict is not CheckVerdict.OK)
+
+
 def run(name: str, cell: Cell | None = None) -> Run:
     """Let a node live for ``LAST_S`` seconds, with the fault of the cell or none."""
     log, said = logging.getLogger("exporter"), _Said()
@@ -109,6 +134,7 @@ def run(name: str, cell: Cell | None = None) -> Run:
     outside = Outside(folder)
     pages: list[Values] = []
     start: dict[Kind, set[str]] = {}
+    checked: frozenset[str] = frozenset()
     try:
         with outside.installed():
             for second in range(LAST_S):
@@ -122,6 +148,8 @@ def run(name: str, cell: Cell | None = None) -> Run:
                 with outside.asking(fault):
                     node.node.cycle()
                 pages.append(values(node))
+                if second == (cell.ends_s if cell else LAST_S) - 1:
+                    checked = frozenset(troubles(node))
     finally:
         node.node.close()
         shutil.rmtree(folder, ignore_errors=True)
@@ -132,7 +160,7 @@ def run(name: str, cell: Cell | None = None) -> Run:
     steadily = frozenset(outside.asked)
     return Run(
         *(tuple(pages), tuple(said.lines), outside.met, asked, steadily),
-        *(node.uuid_a, node.uuid_b, node.first, frozenset(node.functions)),
+        *(node.uuid_a, node.uuid_b, node.first, frozenset(node.functions), checked),
     )
 
 
@@ -156,6 +184,8 @@ def cells(name: str) -> Iterator[Cell]:
         is_of_both = 0 < len(of_first) < len(paths)
         cell = Cell(name, kind, "", "some", from_start=kind not in without.steadily)
         for answer in OF[kind.how]:
+            if answer == "reused" and not kind.path.endswith(SAYS_WHO):
+                continue
             yield from _of_kind(replace(cell, answer=answer), is_of_both=is_of_both)
         # The kernel's own count of what is in use may lack most of it.
         if name == "amd-apu" and kind.path.endswith("mem_info_gtt_used"):

@@ -5,6 +5,7 @@ whose process begins ``LATE_S`` after the start, on the same card as ``far``.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from exporter.agent.sources.groups.groupowners import GroupUsers
@@ -43,7 +44,13 @@ DRIVER = {  # what NVML answers, by its codes
     "uninitialized": 1,
     "failed": 999,
 }
-CALLS = {"nvml": tuple(DRIVER), "kubelet": (*KUBELET, *CONTENTS), "api": (*API, *JSONS)}
+CALLS = {
+    "nvml": tuple(DRIVER),
+    "kubelet": (*KUBELET, *CONTENTS),
+    "api": (*API, *JSONS),
+    "pods": ("twice", "listed anew", "gone and back", "fails"),  # the watch of pods
+    "boards": ("numbered anew",),
+}
 CORES = {"victim": 500, "near": 200, "far": 400, "late": 300}  # in a thousand
 
 
@@ -73,11 +80,12 @@ class Node:
 
     def fail(self, function: str = "", answer: str = "") -> None:
         """Let this function of the driver, or call of another program, answer so; or none."""
+        self.node.pods.fail(answer if function == "pods.watch" else "")
 
     @property
     def functions(self) -> Collection[str]:
         """The functions and calls that were asked for so far."""
-        return ()
+        return {"pods.watch"}
 
     def work(self) -> None:
         """Let the counters go on."""
@@ -219,6 +227,7 @@ class Nvidia(Node):
             self.uuid_a = "MIG-0-0"
 
         self._calls: set[str] = set()
+        self._is_swapped = False
         read = self.node._nvml.read
 
         def counted(**after: float) -> Reading:
@@ -231,13 +240,27 @@ class Nvidia(Node):
     def fail(self, function: str = "", answer: str = "") -> None:
         super().fail(function, answer)
         program, _, name = function.partition(".")
+        self._number(swapped=program == "boards")
         self.node.driver.faults = (
             [NvmlFault("error", name, code=DRIVER[answer])] if program == "nvml" else []
         )
 
+    def _number(self, *, swapped: bool) -> None:
+        """Let both boards have each other's number in the driver, or their own."""
+        if swapped == self._is_swapped:
+            return
+        self._is_swapped, driver = swapped, self.node.driver
+        driver.gpus = [
+            replace(gpu, index=1 - gpu.index, uuid=gpu.uuid or f"GPU-{gpu.index}")
+            for gpu in reversed(driver.gpus)
+        ]
+        driver.processes = [replace(each, gpu=1 - each.gpu) for each in driver.processes]
+        driver.works = [replace(each, gpu=1 - each.gpu) for each in driver.works]
+
     @property
     def functions(self) -> Collection[str]:
-        return {f"nvml.{name}" for name in self._calls}
+        boards = set() if self.sharing else {"boards.order"}
+        return {*boards, *super().functions, *(f"nvml.{name}" for name in self._calls)}
 
     def pod(self, name: str) -> FieldPod:
         return FieldPod(name, {"main": {"nvidia.com/gpu": "1"}})
@@ -254,7 +277,7 @@ class Nvidia(Node):
         duty, period = CORES[name] / 1000, 0.53
         self.pids[name] = self.node.start(
             one.cgroup(),
-            at,
+            at ^ self._is_swapped,
             duty=duty,
             period=period,
             **more,  # type: ignore[arg-type]
@@ -279,7 +302,7 @@ class Served(Nvidia):
 
     @property
     def functions(self) -> Collection[str]:
-        return self.calls  # the driver's are those of the other nodes
+        return {"pods.watch", *self.calls}  # the driver's are those of the other nodes
 
 
 class Plugin(Served):

@@ -66,6 +66,20 @@ def _amounts(line: bytes, change: Callable[[int], int]) -> bytes:
 
 
 IDENTITY = re.compile(rb"drm-client-id:")  # another number there is another client, and no amount
+STAT_LINE = re.compile(rb"(\d+ \(.*\) \S(?: -?\d+){18} )(\d+)")  # up to its start time
+CLIENT_ID = re.compile(rb"(drm-client-id:\t)\d+")
+
+
+def reused(content: bytes) -> bytes:
+    """What says who it is says that it is another one: a pid, a client's or a board's number."""
+    if STAT_LINE.match(content):
+        return STAT_LINE.sub(lambda found: found[1] + b"%d" % (int(found[2]) + 900), content)
+    if CLIENT_ID.search(content):
+        return CLIENT_ID.sub(rb"\g<1>1", content)
+    return b"%016x\n" % 0xABC999
+
+
+SAYS_WHO = ("proc/N/stat", "proc/N/fdinfo/N", "unique_id")
 EFFECTS: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda content: content[: len(content) // 2],
     "empty": lambda _content: b"",
@@ -74,6 +88,8 @@ EFFECTS: dict[str, Callable[[bytes], bytes]] = {
     "back": _numbers(lambda number: number // 2),
     "little": _numbers(lambda number: number // 100),
     "half": lambda content: b"".join(content.splitlines(keepends=True)[::2]),
+    "twice": lambda content: content + content,
+    "reused": reused,
 }
 STALE = "stale"  # what was read first is read again
 MANY = 5000
@@ -222,6 +238,8 @@ def _fewer_or_more(
 ) -> list[Any]:
     if effect in {"half", "cut"}:
         return entries[::2]
+    if effect == "twice":
+        return [*entries, *entries]
     if effect == "enormous":
         return [*(made(str(10**6 + number)) for number in range(MANY)), *entries]
     return entries

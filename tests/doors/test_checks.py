@@ -45,6 +45,10 @@ def lost(page: Values) -> Values:
     return {**page, 'mgpu_device_unmeasured{uuid="x",quantity="device",reason="gpu_lost"}': 1.0}
 
 
+def down(page: Values) -> Values:
+    return {key: 0.0 if key.startswith("mgpu_device_up") else value for key, value in page.items()}
+
+
 @pytest.mark.parametrize(
     ("found", "faulty"),
     [
@@ -54,8 +58,9 @@ def lost(page: Values) -> Values:
         (["silent", "after"], lambda: changed(7, gone)),
         (["sibling"], lambda: changed(7, other_card, 10)),
         (["mistaken"], lambda: changed(7, lost, 10)),
+        (["sibling", "unchecked"], lambda: changed(12, down, 13)),
     ],
-    ids=["nothing", "more", "still", "gone", "sibling", "lost"],
+    ids=["nothing", "more", "still", "gone", "sibling", "lost", "down"],
 )
 def test_what_is_wrong_is_found(found: list[str], faulty: Callable[[], Run]) -> None:
     said = findings(CELL, faulty(), control("i915"))

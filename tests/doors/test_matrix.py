@@ -28,13 +28,8 @@ OPEN = {
     "*-read proc/N/fdinfo/N-back-once": "a counter that steps back is behind for a second",
     # The ids of cards become other valid ids: card B's files are read for card A.
     "*-read sys/class/kfd/kfd/topology/nodes/N/gpu_id-back-*": "an id is another card's",
-    # Who shares a partition keeps its part of those that are known to be there.
-    "amd-partitions-read */mem_banks/N/properties-refused-*": "a board in parts is taken for whole",
     "nvidia-call nvml.nvmlDeviceGetUUID-failed-*": "a card that has no name now is a lost one",
     "mps-call nvml.nvmlDeviceGetTotalEnergyConsumption-in use-some": "a counter that is refused",
-    "xe-read sys/class/drm/card0/device/vendor-ENODEV-*": "a card without a vendor is another one",
-    "amd-partitions-list *": "a pod without a card leaves its part to those on the partition",
-    "*-read */hwmon/hwmon*/name-cut-*": "a part of a name is another sensor's",
 }
 MENDED = (
     "amd-list proc-EIO-ever",

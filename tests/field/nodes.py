@@ -5,6 +5,7 @@ AMD's and others' are trees below ``sys``. Pods, the node, claims and the kubele
 documents and messages as they come over the wire, read by the decoders of the real sources.
 """
 
+import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -88,6 +89,7 @@ class FieldNode:
         self._groups, self._library = tuple(groups), library
         self.facts: Callable[[FieldNode], Sequence[NodeSource]] = lambda node: (_Facts(node),)
         self.collector: Collector | None = None
+        self.patient: list[_Patient] = []
 
     @property
     def driver(self) -> Scenario:
@@ -186,7 +188,8 @@ class FieldNode:
             drm = DrmSource(sys, proc, clock=self.clock, taken=taken, computing=computing)
             for source in (amd, drm):
                 source.cgroups = CgroupFiles(str(self.cgroup), proc, patterns=patterns)
-            gpus += [_Patient(amd), _Patient(drm)]
+            self.patient = [_Patient(amd), _Patient(drm)]
+            gpus += self.patient
         processes = CgroupProcesses(str(self.cgroup), proc, self.clock, patterns=patterns)
         asked = tuple(self.facts(self))
         sources = Sources(tuple(gpus), processes, self.pods, asked, groups=self._groups)
@@ -212,6 +215,11 @@ class _Patient:
 
     def __init__(self, source: GpuSource) -> None:
         self._source = source
+        self.newest: Reading | None = None
+
+    def read(self) -> Reading:
+        self.newest = self._source.read()
+        return self.newest
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
@@ -252,6 +260,7 @@ class _Pods(AlwaysUp):
         self._now, self.keep = clock.monotonic_ns, keep
         self._documents: dict[str, Document] = {}
         self._store = PodStore()
+        self._fails = False
 
     def put(self, document: Document) -> None:
         self._documents[document["metadata"]["uid"]] = document
@@ -261,10 +270,24 @@ class _Pods(AlwaysUp):
         self._documents.pop(document["metadata"]["uid"])
         self._store.delete(decode_pod(document, self.keep).pod, self._now())
 
+    def fail(self, how: str = "") -> None:
+        """Let the watch of pods say again what it has said, or the next table fail; or neither."""
+        self._fails = how == "fails"
+        documents = list(self._documents.values())
+        for document in documents if how == "gone and back" else ():
+            self.delete(document)
+        for document in documents if how in {"twice", "gone and back"} else ():
+            self.put(document)
+        if how == "listed anew":
+            pods = [decode_pod(document, self.keep).pod for document in documents]
+            self._store.relist(pods, self._now())
+
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
         return True
 
     def table(self) -> PodTable:
+        if self._fails:
+            raise OSError(errno.EIO, "the pods cannot be had")
         self._store.expire(self._now())
         return self._store.table
 

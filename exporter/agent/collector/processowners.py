@@ -207,11 +207,9 @@ class Moves:
         neither its new owner's, who may have had nothing of it, nor its old one's.
         """
         late = [pid for pid, at in self._moved_mono_ns.items() if at > begun_mono_ns]
-        return (
-            self._owners | dict.fromkeys(late, Unattributed.UNKNOWN_CGROUP)
-            if late
-            else (self._owners)
-        )
+        if not late:
+            return self._owners
+        return {**self._owners, **dict.fromkeys(late, Unattributed.UNKNOWN_CGROUP)}
 
 
 class Residency:
