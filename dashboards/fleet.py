@@ -62,7 +62,7 @@ def cards() -> Panel:
         "All GPUs now",
         "Of each card, by its node and its number, the part of its time with work, of all "
         "namespaces. First are nodes with a card that is lost, or that are silent; ? is a card "
-        "whose work cannot be measured.",
+        "whose work cannot be measured, and a dash is no card.",
         ("node", "Node"),
         "gpu",
         # The matrix knows a row by one label; nodes of two clusters may have one name.
