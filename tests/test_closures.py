@@ -10,7 +10,7 @@ from pathlib import Path
 import exporter
 
 ROOT = Path(exporter.__file__).parent
-AGENT_LINES = 44_000
+AGENT_LINES = 44_300
 PLUGIN_LINES = 19_200
 SIMULATION = ("exporter.agent.simulation", "exporter.agent.sources.gpus.simulated")
 ANSWERS = ("top", "why", "advise", "bill")
