@@ -79,9 +79,13 @@ def largest_remainder(total: int, weights: Mapping[K, Decimal]) -> dict[K, int]:
     exact = {key: total * weight / of_all for key, weight in weights.items()}
     found = {key: int(value) for key, value in exact.items()}
     left = total - sum(found.values())
-    order = sorted(exact, key=lambda key: (found[key] - exact[key], str(key)))
-    for key in order[:left]:
-        found[key] += 1
+    if left > 0:
+        rest = {key: found[key] - value for key, value in exact.items()}  # the largest is the least
+        last = sorted(rest.values())[left - 1]
+        first = [key for key, value in rest.items() if value < last]
+        equal = sorted((key for key, value in rest.items() if value == last), key=str)
+        for key in (*first, *equal)[:left]:
+            found[key] += 1
     return found
 
 

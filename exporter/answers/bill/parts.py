@@ -153,11 +153,12 @@ def divide(step: CardStep, method: str) -> Parts:
 def _by_allocation(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
     """Each owner pays for what was kept for it, used or not."""
     parts: Parts = {}
+    watched = step.watched  # a sum over all of them
     for payer, had in step.had.items():
         mine = kept[payer]
         # What is kept divides into use, idle time, and time in which use was not known. Use beyond
         # the share is not charged: somebody else's part, or nobody's, has it.
-        known = 0.0 if had.used is None else mine * step.watched
+        known = 0.0 if had.used is None else mine * watched
         within = min(mine, max(0.0, (had.used or 0.0) - had.borrowed))
         idle = max(0.0, known - within)
         _add(parts, payer, Part.USED, within)
