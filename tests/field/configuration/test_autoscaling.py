@@ -157,3 +157,49 @@ def test_who_shares_a_card_is_told_by_his_own_work(store: Store) -> None:
         busy: pytest.approx(0.9, abs=0.02),
         idle: pytest.approx(0.05, abs=0.02),
     }
+
+
+@report(
+    round=3,
+    source="kubernetes/kubernetes#123325",
+    seen="Each rolling update added replicas: the new pods' values were not known or not their "
+    "own yet, while the old ones' were.",
+    first="right",
+    group="configuration",
+)
+def test_a_pod_that_has_only_begun_is_told_by_its_own_time(store: Store) -> None:
+    """It is as busy as its predecessor; its first minute is not thinned over three."""
+    old, new = PODS
+    scraped(store, [Load(old, 0.3, 0.5, until=20), Load(new, 0.3, 0.5, since=20)], Target(JOB))
+    for minute in (19.75, 20.5, 21, 22, 25):
+        told = of_adapter(store, SHARE, minute)
+        assert set(told) <= set(PODS)
+        assert all(value == pytest.approx(0.6, abs=0.05) for value in told.values()), minute
+    assert of_adapter(store, SHARE, 22).keys() == {new}
+
+
+@report(
+    round=3,
+    source="zalando-incubator/kube-metrics-adapter#255, kubernetes-sigs/prometheus-adapter#282",
+    seen="Autoscalers of one name in two namespaces were told the same external value, the sum or "
+    "the other's.",
+    first="right",
+    group="configuration",
+)
+def test_an_external_value_is_of_the_namespace_that_asks(store: Store) -> None:
+    name = "mgpu_namespace_core_usage"
+    for at in range(0, MINUTES * 60, STEP):
+        lines = [f'mgpu_device_busy_seconds_total{{gpu="0",uuid="G"}} {at}']
+        lines += [
+            f'mgpu_namespace_core_seconds_total{{namespace="{namespace}",uuid="G"}} {at * part}'
+            for namespace, part in (("alpha", 0.2), ("beta", 0.7))
+        ]
+        store.scrape(Target(JOB), "\n".join(lines) + "\n", BEGIN + at)
+    span = {"start": str(BEGIN), "end": str(BEGIN + MINUTES * 60)}
+    rule = discovered(
+        {name: rules()[name]}, lambda series: store.get("series", **{"match[]": series}, **span)
+    )[name]
+    for namespace, part in (("alpha", 0.2), ("beta", 0.7), ("gamma", None)):
+        found = store.query(rule.external(namespace), BEGIN + (MINUTES - 1) * 60)
+        values = [float(one["value"][1]) for one in found]
+        assert values == ([] if part is None else [pytest.approx(part, abs=0.01)])
