@@ -289,8 +289,11 @@ def test_any_one_of_the_labels_makes_a_gpu_node() -> None:
     ]
 
 
-def test_no_label_is_every_node_from_which_it_was_not_sent_away() -> None:
-    assert terms(render(gpuNodeLabels=[])) == [{"matchExpressions": [OFF]}]
+def test_no_label_is_every_machine_from_which_it_was_not_sent_away() -> None:
+    [term] = terms(render(gpuNodeLabels=[]))
+    *others, last = term["matchExpressions"]
+    assert last == OFF
+    assert {one["operator"] for one in others} == {"NotIn"}
 
 
 def test_taints_do_not_keep_it_off_a_node() -> None:

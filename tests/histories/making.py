@@ -333,6 +333,15 @@ def node_label_late(rng: Random, history: History) -> History:
 
 
 @twist
+def node_label_told_twice(rng: Random, history: History) -> History:
+    """Of two kube-state-metrics one is stuck, and tells another type of a node all the time."""
+    old = _machine(rng, history)
+    kind = "small" if old.labels[-1][1]["machine_type"] == "large" else "large"
+    new = replace(old, also={"machine_type": kind})
+    return replace(history, machines=_other(history.machines, old, new))
+
+
+@twist
 def node_label_collides(rng: Random, history: History) -> History:
     """Two labels of a node are one in Prometheus's writing: neither has the name of the prices'."""
     old = _machine(rng, history)

@@ -222,10 +222,10 @@ def told(history: History, unix_s: float) -> Iterator[tuple[Labels, Own]]:
     for machine in history.machines:
         begin_s, end_s = machine.there
         if machine.told_s is not None and begin_s + machine.told_s <= unix_s < end_s:
-            labels = at(machine.labels, unix_s)
-            series = (
-                ("__name__", "kube_node_labels"),
-                ("node", machine.node),
-                *((f"label_{key}", value) for key, value in labels.items()),
-            )
-            yield machine.cluster, series
+            for labels in filter(None, (at(machine.labels, unix_s), machine.also)):
+                series = (
+                    ("__name__", "kube_node_labels"),
+                    ("node", machine.node),
+                    *((f"label_{key}", value) for key, value in labels.items()),
+                )
+                yield machine.cluster, series

@@ -92,7 +92,7 @@ def truth_of(history: History, asked: Asked) -> Truth:
                 _Card(history, machine, seen, uuid, there, asked).add_to(found, shown)
         label = history.prices.label
         has_it = machine.told_s is not None and all(label in one for _, one in machine.labels)
-        if label and not has_it and any(seen.answered):
+        if label and (not has_it or machine.also) and any(seen.answered):
             found.untold.add(machine.node)
     return found
 
@@ -278,7 +278,7 @@ class _Card:
         machine, prices = self._machine, self._history.prices
         model = self._history.models[self._uuid]
         right, default = prices.of(model, at(machine.labels, unix_s)), prices.of(model, {})
-        if machine.told_s is None:
+        if machine.told_s is None or machine.also:  # of two words nobody knows which is right
             return default, default
         if unix_s < machine.there.begin_s + machine.told_s:
             return min(right, default), max(right, default)

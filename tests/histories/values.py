@@ -38,7 +38,8 @@ class Machine:
 
     ``labels``: its node's, as Kubernetes knows them. ``told_s``: how late kube-state-metrics tells
     of the node at first; None: it never does. ``lost``: when which card gave no reading.
-    ``cluster``: the labels that a store has of all targets of its cluster.
+    ``cluster``: the labels that a store has of all targets of its cluster. ``also``: what a second
+    kube-state-metrics, which is stuck, tells of its node.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Machine:
     told_s: float | None = 0.0
     lost: tuple[tuple[str, Lasting], ...] = ()
     cluster: Labels = field(default_factory=dict)
+    also: Labels = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

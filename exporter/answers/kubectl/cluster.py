@@ -269,8 +269,15 @@ def _exporter(pod: Json) -> Exporter:
         node=str(spec.get("nodeName") or ""),
         port=port,
         is_tls=probe.get("scheme") == "HTTPS",
-        why_not="" if _is_ready(pod) else "is not ready",
+        why_not=_why_not(pod),
     )
+
+
+def _why_not(pod: Json) -> str:
+    """Why a pod cannot be asked; "" if it can."""
+    if _of(pod, "metadata").get("deletionTimestamp"):  # it may be ready until it has ended
+        return "is being deleted"
+    return "" if _is_ready(pod) else "is not ready"
 
 
 def _target(spec: Json, pod: Json) -> int:

@@ -108,6 +108,7 @@ class _LabelReader:
         self._span = span
         self._found: dict[tuple[str, Items], dict[int, set[tuple[float, Items]]]]
         self._found = defaultdict(lambda: defaultdict(set))
+        self._close: set[tuple[str, int]] = set()  # node and step of which all samples are read
 
     def take(self, labels: Labels, step: int, at_s: float) -> None:
         """Takes a sample of a step."""
@@ -121,7 +122,8 @@ class _LabelReader:
         self._found[_node_of(labels)][step].add((at_s, frozenset(shown.items())))
 
     def let_go(self, nodes: Collection[str], step: int) -> None:
-        """Lets go of what a step has of some nodes."""
+        """Lets go of what a step has of some nodes, of which all samples come instead."""
+        self._close |= {(node, step) for node in nodes}
         for (node, _), steps in self._found.items():
             if node in nodes:
                 steps.pop(step, None)
@@ -131,17 +133,44 @@ class _LabelReader:
         changed: dict[str, set[int]] = defaultdict(set)
         for (node, _), steps in self._found.items():
             shown = {step: {labels for _, labels in many} for step, many in steps.items()}
+            if len(shown) == 1:  # nobody knows whether it changed in it
+                changed[node] |= {step for step, some in shown.items() if len(some) > 1}
             for before, after in pairwise(sorted(steps)):
                 if shown[before] != shown[after]:
                     changed[node] |= {before, after}
-        return changed
+        return {node: steps for node, steps in changed.items() if steps}
 
     def samples(self) -> dict[tuple[str, Items], list[tuple[float, Items]]]:
         """All of them, by node and place."""
         return {
-            key: [sample for many in steps.values() for sample in many]
-            for key, steps in self._found.items()
+            (node, place): [
+                sample
+                for step, many in steps.items()
+                for sample in (
+                    sorted(many, key=_order) if (node, step) in self._close else _agreed(many)
+                )
+            ]
+            for (node, place), steps in self._found.items()
         }
+
+
+def _order(sample: tuple[float, Items]) -> tuple[float, list[tuple[str, str]]]:
+    return sample[0], sorted(sample[1])
+
+
+def _agreed(many: Iterable[tuple[float, Items]]) -> Iterator[tuple[float, Items]]:
+    """One set of labels for each time.
+
+    One of several kube-state-metrics may be stuck. Nobody knows which is right, and "a and b" has
+    no price. Who says nothing contradicts nobody.
+    """
+    said: dict[float, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for at_s, labels in many:
+        of_time = said[at_s]
+        for name, value in labels:
+            of_time[name].add(value)
+    for at_s, values in said.items():
+        yield at_s, frozenset((name, " and ".join(sorted(some))) for name, some in values.items())
 
 
 def _node_of(labels: Labels) -> tuple[str, Items]:

@@ -125,7 +125,7 @@ def test_a_binding_names_the_account_where_it_is() -> None:
 )
 def test_a_binding_of_one_name_always_refers_to_the_same_role() -> None:
     seen: dict[tuple[str, str], Object] = {}
-    for values in [{}, EVERYTHING, *list(MATRIX.values())[::6]]:
+    for values in [{}, EVERYTHING, *list(MATRIX.values())[::12]]:
         rendered = render(values)
         for one in [*rendered.of("ClusterRoleBinding"), *rendered.of("RoleBinding")]:
             key = one["kind"], one["metadata"]["name"]
@@ -243,7 +243,6 @@ def test_who_wants_no_requests_gets_no_empty_field() -> None:
     kind="One platform's name is taken for all",
     group="configuration",
 )
-@pytest.mark.xfail(strict=True)
 def test_on_all_nodes_means_on_all_that_take_a_daemonset() -> None:
     affinity = render({"gpuNodeLabels": []}).pod["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
