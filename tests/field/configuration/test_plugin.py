@@ -137,7 +137,7 @@ def configured(load: Load) -> Any:
     """What a client is told of a server."""
     from kubernetes.client import Configuration  # noqa: PLC0415 - takes most of a second
 
-    configuration = Configuration()  # type: ignore[no-untyped-call]
+    configuration = Configuration()
     load(configuration)
     return configuration
 
