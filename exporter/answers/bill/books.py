@@ -155,7 +155,7 @@ def why_none(prometheus: Prometheus, until_s: int) -> str:
     if prometheus.at(f"count({prometheus.selector([INFO])})"):
         return (
             f"{prometheus.address} has exporters now, but no data of them in this range: "
-            "it is past the retention, or before they came"
+            "it is past the retention of raw data, or before they came"
         )
     return (
         f"{prometheus.address} scrapes no exporter: it has no series {INFO} in this range, nor now"
