@@ -65,7 +65,8 @@ On 2026-11-29, over the simulated demo node and our rules:
 
 - **Thanos** 0.39.2 (sidecar, compactor, store, querier) had 22 days of three nodes in blocks of
   14 days, with averages of 5 minutes and an hour. `bill` by days and by owner, `why` and `advise`
-  say what Prometheus says. Where only averages are left, `bill` refuses, or says what is unobserved.
+  say what Prometheus says. Where only averages are left, `bill` refuses, or says what is
+  unobserved.
 - **Datadog's OpenMetrics check** (`datadog-checks-base` 38.7.0): in text each of 1,619 series has
   its name, labels, type and value. With `use_latest_spec` those of type unknown are dropped
   (`--compat=dcgm`). It stops at 2,000 series of a target: set `max_returned_metrics`.

@@ -483,7 +483,7 @@ def test_a_prometheus_without_the_data_says_what_it_lacks(
         assert "they are of an older version" in said()
         store.scrape(target, page, time.time())
         hour = ["--since=2026-06-10", "--until=2026-06-11"]
-        assert "has exporters now, but no data of them in this range" in said()
+        assert "no data of them in this range: it is past the retention of raw data" in said()
 
 
 @pytest.mark.parametrize("command", ["bill", "advise"])
