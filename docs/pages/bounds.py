@@ -222,6 +222,7 @@ ELSEWHERE = {
     "hostuse": "a text of the kernel",
     "recording": "one file of the operator's",
     "settings": "the operator's own files",
+    "simulation": "the operator's own scenario",
     "sources.cgroups": "one name, file or search",
     "sources.gpus": "one board, process, file or time",
     "sources.groups": "one process, group or answer",
