@@ -304,6 +304,9 @@ class DrmSource(Fleet[Found, DrmDevice]):
         for card in (each for each in cards if each.card not in kept):
             uuid = card.device.uuid
             known = before.pop(uuid, None)
+            # A node that is missing from a list makes no other card of it.
+            if known and card.minors < known.found.minors:
+                card = replace(card, minors=known.found.minors)  # noqa: PLW2901 - as it was
             if known is None or known.found != card:
                 logger.info("device %s: %s, %s", uuid, card.device.model, card.driver)
                 uncounted = self._computing if card.driver == "amdgpu" else tuple

@@ -485,3 +485,17 @@ def test_what_cannot_be_read_of_a_card_makes_no_other_card_of_it(
 
     assert outside.met
     assert {p.pid: p.busy.core for p in known(device.window).processes} == {42: 7_000_000}
+
+
+def test_a_node_that_is_missing_from_a_list_makes_no_other_card(machine: Machine) -> None:
+    source = begun(machine, i915(2))
+    (machine.sys / f"devices/pci0000:00/{PCI}/drm/renderD128").rename(machine.sys / "away")
+    show(machine, i915(2, render=7 * MS))
+    machine.clock.move(10)
+    source.read()
+    show(machine, i915(2, render=9 * MS))
+
+    reading = step(machine, source)
+
+    assert core(reading) == {42: 2 * MS}
+    assert held(reading) == {42: 16 * MIB}
