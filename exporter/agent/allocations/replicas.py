@@ -37,7 +37,7 @@ def sharing_replicas(node: NodeFacts) -> dict[str, int]:
     units = [device for device in node.devices if device.uuid not in parents]
     found = {}
     for device in units:
-        keys = [f"{name}.replicas" for name in _resources(device)]
+        keys = [f"{name}.replicas" for name in _resources(node, device)]
         if device.vendor.lower() == "nvidia":
             keys.append(_GKE_CLIENTS)
         stated = (parse_natural(node.labels.get(key, "")) for key in keys)
@@ -50,17 +50,23 @@ def sharing_replicas(node: NodeFacts) -> dict[str, int]:
     return found
 
 
-def _resources(device: Device) -> tuple[str, ...]:
-    """Return the names under which a plugin may offer the device."""
+def _resources(node: NodeFacts, device: Device) -> tuple[str, ...]:
+    """Return the names under which a plugin may offer the device.
+
+    An instance's name may have extras behind its profile, which NVML does not state: ``.gfx``.
+    """
     cards = _OF_CARDS.get(device.vendor.lower(), ())
     if not device.parent_uuid:
         return cards
-    return (_MIG + device.profile.replace("+", "."), *cards)  # strategy mixed, or else single
+    own = _MIG + device.profile.replace("+", ".")
+    offers = (name.removesuffix(".shared") for name in node.allocatable)
+    extras = {name for name in offers if name.startswith((f"{own}.", f"{own}-"))}
+    return (own, *sorted(extras), *cards)  # strategy mixed, or else single
 
 
 def _is_shared(node: NodeFacts, device: Device) -> bool:
     """Whether the plugin itself shows that it shares the device, whatever a label says."""
-    offers = (node.allocatable.get(f"{name}.shared", "") for name in _resources(device))
+    offers = (node.allocatable.get(f"{name}.shared", "") for name in _resources(node, device))
     if any(parse_quantity(offer) for offer in offers):
         return True
     ids = (i for grants in node.grants.values() for grant in grants for i in grant.device_ids)
@@ -72,13 +78,15 @@ def _by_offer(node: NodeFacts, device: Device, units: Iterable[Device]) -> int |
     # HAMi offers as much of the resource as pods may share the cards. Those are not replicas.
     if any(key.startswith(_OTHER_USE) for key in (*node.labels, *node.annotations)):
         return None
-    for name in _resources(device):
+    for name in _resources(node, device):
         if name in node.replicas:
             return node.replicas[name]
         offered = _offered(node, name)
         # Where devices of one resource are divided differently, nothing distinguishes them.
         if offered is not None:
-            alike = number_of_units(node, name, sum(name in _resources(other) for other in units))
+            alike = number_of_units(
+                node, name, sum(name in _resources(node, other) for other in units)
+            )
             return offered // alike if offered % alike == 0 else None
     return None
 
@@ -120,7 +128,7 @@ class LastOffers:
 def _offers(node: NodeFacts) -> Iterator[tuple[str, int, int]]:
     """Yield each resource of the node's devices, how much is offered, and of how many devices."""
     parents = {device.parent_uuid for device in node.devices}
-    names = [_resources(device) for device in node.devices if device.uuid not in parents]
+    names = [_resources(node, device) for device in node.devices if device.uuid not in parents]
     for name in dict.fromkeys(name for own in names for name in own):
         if offered := _offered(node, name):
             units = number_of_units(node, name, sum(name in own for own in names))

@@ -116,6 +116,28 @@ def test_an_instance_is_called_as_its_resource(
     assert memory_limits(page) == {("part", "main", "MIG-0-0"): memory // MIB * MIB}
 
 
+@pytest.mark.parametrize("extras", ["", ".gfx"])
+def test_a_slice_of_an_instance_is_its_part_whatever_the_resources_extras(
+    tmp_path: Path, extras: str
+) -> None:
+    resource = f"nvidia.com/mig-1g.24gb{extras}"
+    pod = FieldPod("part", {"main": {resource: "1"}})
+    labels = {
+        f"{resource}.replicas": "4",
+        f"{resource}.count": "2",
+        "nvidia.com/gpu.sharing-strategy": "time-slicing",
+    }
+    with field_node(tmp_path, RTX_6000, labels=labels) as node:
+        node.document["status"] = {"allocatable": {resource: "8"}}
+        node.driver.instances = [
+            Instance(0, n, memory=24_187 * MIB, profile="1g.24gb") for n in range(2)
+        ]
+        node.pod(pod.document())
+        node.kubelet.answer = holding("part", "MIG-0-1::2", resource=resource)
+        page = node.run(5)
+    assert gpus(page) == {("part", "main", "MIG-0-1"): pytest.approx(1 / 16, rel=0.05)}
+
+
 @report(
     source="k8s-device-plugin#992",
     seen="Beside a part that works, another is destroyed and two smaller ones are made.",

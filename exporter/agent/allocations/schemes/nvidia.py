@@ -219,8 +219,9 @@ def _units(node: NodeFacts, resource: str) -> tuple[Device, ...]:
     """Return the devices that a unit of this resource can be."""
     parts = instances(node)
     if resource.startswith((_MIG, _DAS)):
-        size = _size(resource.removeprefix(_MIG).removeprefix(_DAS))
-        return tuple(part for part in parts if _size(part.profile) == size)
+        named = resource.removeprefix(_MIG).removeprefix(_DAS).removesuffix(_RENAMED)
+        exact = tuple(part for part in parts if part.profile.replace("+", ".") == named)
+        return exact or tuple(part for part in parts if _size(part.profile) == _size(named))
     if _is_mig(node, resource):
         return parts
     parents = {part.parent_uuid for part in parts}
@@ -228,7 +229,10 @@ def _units(node: NodeFacts, resource: str) -> tuple[Device, ...]:
 
 
 def _size(profile: str) -> str:
-    """Return a profile without its extras (``1g.24gb.gfx``, ``1g.10gb+me``): NVML states none."""
+    """Return a profile without its extras (``1g.24gb.gfx``, ``1g.10gb+me``): NVML states none.
+
+    So it is compared where no device has the whole name.
+    """
     found = _SIZE.match(profile)
     return found[0] if found else profile
 
