@@ -231,7 +231,8 @@ class Accounting:
             else found.holders(each.memory)
             for uuid, each in devices.items()
         }
-        self._moves.follow(read.identities, found.owners, now.mono_ns)
+        described = self._poller.described(found.owners)
+        self._moves.follow(read.identities, found.owners, described, now.mono_ns)
         self._enter(devices, holders, now)
         # Allocations are set after the windows were entered. The windows are from before now, and
         # what is allocated from now on is not compared with them.
@@ -256,8 +257,8 @@ class Accounting:
             limits=last.facts.limits if last and is_same else Limits(allocated, ledger.devices),
             jobs=found.jobs_on(devices.values()),
         )
-        described, frozen = self._poller.described(found.owners), ledger.frozen()
-        most, until_ns = at_most(ledger, facts, rules.left_out), now.mono_ns + LONGEST_LOOK_NS
+        frozen, until_ns = ledger.frozen(), now.mono_ns + LONGEST_LOOK_NS
+        most = at_most(ledger, facts, rules.left_out)
         return Outcome(basis, memories, holders, found, frozen, facts, described, most, until_ns)
 
     def _enter(

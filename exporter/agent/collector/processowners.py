@@ -30,6 +30,7 @@ from exporter.model import (
     Owner,
     PodTable,
     ProcessActivity,
+    ProcessInfo,
     SharedWindow,
     Tenants,
     Unattributed,
@@ -180,25 +181,38 @@ class Moves:
     def __init__(self) -> None:
         self._identities: Mapping[int, CgroupIdentity | Unattributed] = {}
         self._owners: Mapping[int, Owner] = {}
+        self._described: Mapping[int, ProcessInfo] = {}
         self._moved_mono_ns: dict[int, int] = {}
 
     def follow(
         self,
         identities: Mapping[int, CgroupIdentity | Unattributed],
         owners: Mapping[int, Owner],
+        described: Mapping[int, ProcessInfo],
         mono_ns: int,
     ) -> None:
-        """Takes what this cycle found. A new name of the same cgroup's owner is no move."""
+        """Takes what this cycle found. A new name of the same cgroup's owner is no move.
+
+        Nor is a pid that came back: that process began where it is, and moved nowhere.
+        """
+
+        def is_same(pid: int) -> bool:
+            starts = (
+                each[pid].start_unix_ns for each in (self._described, described) if pid in each
+            )
+            return len(set(starts)) < 2  # noqa: PLR2004 - where a start is not known, it may be
+
         moved = [
             pid
             for pid, identity in self._identities.items()
             if identity != identities.get(pid, identity)
             and self._owners[pid] != owners[pid]
             and not isinstance(identity, Unattributed)
+            and is_same(pid)
         ]
-        stayed = {p: at for p, at in self._moved_mono_ns.items() if p in identities}
+        stayed = {p: at for p, at in self._moved_mono_ns.items() if p in identities and is_same(p)}
         self._moved_mono_ns = stayed | dict.fromkeys(moved, mono_ns)
-        self._identities, self._owners = identities, owners
+        self._identities, self._owners, self._described = identities, owners, described
 
     def owners(self, begun_mono_ns: int) -> Mapping[int, Owner]:
         """The owners in a window that began then, as far as that is certain.

@@ -137,6 +137,8 @@ def test_a_pid_that_comes_back_in_another_pod_is_that_pods(tmp_path: Path) -> No
     with field_node(tmp_path, Gpu(0)) as node:
         for tenant in (first, second):
             node.pod(tenant.document())
+        # By the uptime it is known when processes began: this one moved nowhere.
+        (node.proc.root / "uptime").write_text(f"{node.clock.monotonic_ns() / 1e9:.2f} 0.00\n")
         pid = node.start(first.cgroup, 0)
         node.run(6)
         node.end(pid)
