@@ -8,7 +8,10 @@ from tests.histories.store import answering
 from tests.histories.workloads import wrong_advice
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("two_replicas", 8), ("pods_that_borrow", 4)])
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [("two_replicas", 8), ("pods_that_borrow", 4), ("namespace_made_anew", 19)],
+)
 def test_workloads_are_allocated_and_use_what_is_said(kind: str, seed: int) -> None:
     history = made(seed, kind)
     with answering(stored(history, gauges=True)) as address:

@@ -6,6 +6,8 @@ seconds that one value is of. tests/answers/advise/test_advise.py compares the a
 
 from collections.abc import Callable, Mapping
 
+from exporter.answers.advise.sizing import RECORDED_S
+
 _OF_POD = "cluster, job, instance, namespace, exported_namespace, pod, exported_pod"
 _OF_CONTAINER = f"{_OF_POD}, container, exported_container"
 _OWNER = "owner_kind, owner_name"
@@ -17,7 +19,10 @@ Series = Callable[[str, int], str]  # matchers, seconds → an expression
 
 
 def _info(chosen: str) -> str:
-    """Containers that are allocated a GPU, with the owners of their pods; a bare pod is its own."""
+    """Containers that are allocated a GPU, with the owners of their pods; a bare pod is its own.
+
+    What is of a quarter of an hour is nobody's where the pod's name was another owner's in it.
+    """
     of_pods = ",".join(filter(None, (chosen, 'owner_name=""')))
     owned = ",".join(filter(None, (chosen, 'owner_name!=""')))
     bare = f"mgpu_pod_info{{{of_pods}}}"
@@ -28,6 +33,8 @@ def _info(chosen: str) -> str:
         f"max by ({_OF_CONTAINER}) (mgpu_container_allocation_info{{{chosen}}})"
         f" * on ({_OF_POD}) group_left ({_OWNER})"
         f" max by ({_OF_POD}, {_OWNER}) (mgpu_pod_info{{{owned}}} or {bare})"
+        f" unless on ({_OF_POD}) (count by ({_OF_POD}) (count by ({_OF_POD}, {_OWNER})"
+        f" (last_over_time(mgpu_pod_info{{{chosen}}}[{RECORDED_S + _RATE_S}s]))) > 1)"
     )
 
 
