@@ -15,6 +15,7 @@ from tests.histories.values import (
     Group,
     History,
     Hold,
+    Instance,
     Lasting,
     Machine,
     Pod,
@@ -185,6 +186,11 @@ def _other(many: Sequence[Machine], old: Machine, new: Machine) -> tuple[Machine
     return tuple(new if one is old else one for one in many)
 
 
+def _other_kind(machine: Machine) -> str:
+    """A type that a machine does not have; it may have none, where its labels collide."""
+    return "small" if machine.labels[-1][1].get("machine_type") == "large" else "large"
+
+
 def _cut(
     history: History,
     machine: Machine,
@@ -311,7 +317,7 @@ def node_made_anew_with_its_cards(rng: Random, history: History) -> History:
 def node_label_changes(rng: Random, history: History) -> History:
     """Somebody corrects the label that prices go by."""
     old, at_s = _machine(rng, history), _moment(rng, history)
-    kind = "small" if old.labels[-1][1]["machine_type"] == "large" else "large"
+    kind = _other_kind(old)
     new = replace(old, labels=(*old.labels, (at_s, {**old.labels[-1][1], "machine_type": kind})))
     return replace(history, machines=_other(history.machines, old, new))
 
@@ -336,7 +342,7 @@ def node_label_late(rng: Random, history: History) -> History:
 def node_label_told_twice(rng: Random, history: History) -> History:
     """Of two kube-state-metrics one is stuck, and tells another type of a node all the time."""
     old = _machine(rng, history)
-    kind = "small" if old.labels[-1][1]["machine_type"] == "large" else "large"
+    kind = _other_kind(old)
     new = replace(old, also={"machine_type": kind})
     return replace(history, machines=_other(history.machines, old, new))
 
@@ -357,7 +363,7 @@ def clusters_of_the_same_names(rng: Random, history: History) -> History:
     west, east = {label: "west"}, {label: "east"}
     first = history.machines[0]
     uuids = {uuid: f"{uuid}-west" for uuid, _ in first.cards}
-    kind = "small" if first.labels[-1][1]["machine_type"] == "large" else "large"
+    kind = _other_kind(first)
     new = replace(
         first,
         id="m-west",
@@ -371,7 +377,8 @@ def clusters_of_the_same_names(rng: Random, history: History) -> History:
         if pod.machine == first.id
     ]
     pods = [
-        replace(pod, holds=tuple(replace(h, uuid=uuids[h.uuid]) for h in pod.holds)) for pod in pods
+        replace(pod, holds=tuple(replace(h, uuid=uuids.get(h.uuid, h.uuid)) for h in pod.holds))
+        for pod in pods
     ]
     labelled = [replace(one, labels={**one.labels, **east}) for one in history.targets]
     copied = [
@@ -439,7 +446,7 @@ def card_moved(rng: Random, history: History) -> History:
     old, at_s = _machine(rng, history), _moment(rng, history)
     back_s, number = at_s + rng.choice([120, 1800]), len(history.machines)
     uuid, there = old.cards[0]
-    kind = "small" if old.labels[-1][1]["machine_type"] == "large" else "large"
+    kind = _other_kind(old)
     beyond = Lasting(back_s, there.end_s)
     other = Machine(
         f"m{number}",
@@ -483,6 +490,45 @@ def card_lost_until_a_restart(rng: Random, history: History) -> History:
     back_s = old.lost[0][1].end_s
     runs = _cut_runs(history, old.id, back_s - 10, back_s, old.id)
     return replace(history, runs=runs)
+
+
+@twist
+def instances_made_anew(rng: Random, history: History) -> History:
+    """A card's instances of MIG are deleted, and smaller ones made; its pods come after them."""
+    old, at_s = _machine(rng, history), _moment(rng, history)
+    card, there = rng.choice(old.cards)
+    back_s = at_s + rng.choice([5, 120])
+    before, after = Lasting(there.begin_s, at_s), Lasting(back_s, there.end_s)
+    first = [Instance(f"MIG-{card}-{lane}", card, 3, before) for lane in (0, 1)]
+    then = [Instance(f"MIG-{card}-{lane}-new", card, 2, after) for lane in (0, 1)]
+    pods: list[Pod] = []
+    for pod in history.pods:
+        lane = int(f"{card[-2:].lower()}-1" in pod.name)
+        if pod.machine != old.id or card not in {hold.uuid for hold in pod.holds}:
+            pods.append(pod)
+            continue
+        if pod.there.begin_s < at_s:
+            end_s = min(pod.there.end_s, at_s)
+            pods.append(_on(first[lane], replace(pod, there=pod.there._replace(end_s=end_s))))
+        if pod.there.end_s > back_s:
+            begin_s, mark = max(pod.there.begin_s, back_s), "-later" * (pod.there.begin_s < at_s)
+            one = replace(pod, there=pod.there._replace(begin_s=begin_s), uid=f"{pod.uid}{mark}")
+            pods.append(_on(then[lane], replace(one, name=f"{pod.name}{mark}")))
+    new = replace(old, instances=(*old.instances, *first, *then))
+    return replace(history, pods=tuple(pods), machines=_other(history.machines, old, new))
+
+
+def _on(instance: Instance, pod: Pod) -> Pod:
+    """A pod that has an instance in place of a part of its card."""
+    holds = []
+    for hold in pod.holds:
+        if hold.uuid == instance.card:
+            part = instance.slices / 7
+            used = tuple((since_s, uses / hold.allocated * part) for since_s, uses in hold.used)
+            holds.append(Hold(instance.uuid, part, used))
+        else:
+            holds.append(hold)
+    return replace(pod, holds=tuple(holds))
 
 
 # Pods
@@ -733,6 +779,14 @@ def exporter_down_for_hours(rng: Random, history: History) -> History:
 
 
 @twist
+def exporter_down_as_the_range_begins(rng: Random, history: History) -> History:
+    """Its target does not answer since minutes before the range, and then another run does."""
+    machine, at_s = _machine(rng, history), history.since_s - rng.randrange(310, 480)
+    back_s = history.since_s + rng.choice([HOUR / 2, 2 * HOUR, 100 * DAY])
+    return replace(history, runs=_cut_runs(history, machine.id, at_s, back_s, machine.id))
+
+
+@twist
 def exporter_upgraded(rng: Random, history: History) -> History:
     """Its pod is replaced: another process, and another name of its target."""
     machine, at_s = _machine(rng, history), _moment(rng, history)
@@ -892,6 +946,14 @@ def owners_forged_by_a_tenant(rng: Random, history: History) -> History:
     """The same with counters that are right, and pods that have another owner."""
     history = page_copied_by_a_tenant(rng, history)
     forged = replace(history.targets[-1], forged=None, adopts="somebody-else")
+    return replace(history, targets=(*history.targets[:-1], forged))
+
+
+@twist
+def page_of_before_copied_by_a_tenant(rng: Random, history: History) -> History:
+    """The same with counters that are right, of a quarter of an hour ago or more."""
+    history = page_copied_by_a_tenant(rng, history)
+    forged = replace(history.targets[-1], forged=None, behind_s=rng.choice([900, 5000]))
     return replace(history, targets=(*history.targets[:-1], forged))
 
 

@@ -32,7 +32,8 @@ def changes(history: History, run: Run) -> list[float]:
     """When the rates of a run's counters change, and its ends."""
     machine = history.machine(run.machine)
     found = {*run.there}
-    for _, there in (*machine.cards, *machine.lost):
+    instances = ((one.uuid, one.there) for one in machine.instances)
+    for _, there in (*machine.cards, *machine.lost, *instances):
         found |= {*there}
     for pod in history.bearers:
         if pod.machine == machine.id:
@@ -87,6 +88,7 @@ class Exporter:
             if pod.there.begin_s <= self._at_s < pod.there.end_s + KEPT_S
         }
         cards = {uuid for uuid, there in self._machine.cards if is_at(there, self._at_s)}
+        cards |= {one.uuid for one in self._machine.instances_at(self._at_s)}
         for key in list(self._counted):
             labels = dict(key)
             name = labels.get("pod", labels.get("group"))
@@ -110,17 +112,19 @@ class Exporter:
         )
         for pod in self._pods:
             for hold in pod.holds if is_at(pod.there, self._at_s) else ():
-                if hold.uuid != uuid:
+                if self._machine.card_of(hold.uuid) != uuid:
                     continue
                 uses = at(hold.used, self._at_s) if is_read else 0.0
                 allocated, used = allocated + hold.allocated, used + uses
-                _owner(rates, pod, card, hold.allocated, uses)
+                _owner(rates, pod, ("uuid", hold.uuid), hold.allocated, uses)
         nobody = min(0.05, max(0.0, 1 - used)) if HOST in self._models[uuid] and is_read else 0.0
         rates[own("device_busy_seconds_total", card)] = used + nobody
         rates[own("device_unallocated_gpu_seconds_total", card)] = max(0.0, 1 - allocated)
         rates[own("device_overcommitted_gpu_seconds_total", card)] = max(0.0, allocated - 1)
         rates[own("device_unattributed_core_seconds_total", ("reason", HOST), card)] = nobody
-        rates[own("device_unobserved_seconds_total", card)] = float(not is_read)
+        instances = [one for one in self._machine.instances_at(self._at_s) if one.card == uuid]
+        for which in (uuid, *(one.uuid for one in instances)):
+            rates[own("device_unobserved_seconds_total", ("uuid", which))] = float(not is_read)
 
     def _shown(self) -> dict[Own, float]:
         """What the page has: of a card that gives no reading, not even its counters."""
@@ -133,6 +137,8 @@ class Exporter:
             for uuid, (begin_s, end_s) in self._machine.lost
             if begin_s + WITHHELD_S <= self._at_s < end_s
         }
+        instances = self._machine.instances_at(self._at_s)
+        hidden |= {one.uuid for one in instances if one.card in hidden}
         page |= {
             key: value
             for key, value in self._counted.items()
@@ -144,6 +150,11 @@ class Exporter:
             labels = ("gpu", str(number)), ("uuid", uuid), ("model", self._models[uuid])
             page[own("device_info", *labels)] = 1.0
             page[own("device_up", ("gpu", str(number)), ("uuid", uuid))] = float(uuid not in hidden)
+        for number, one in enumerate(instances):
+            labels = ("gpu", f"mig{number}"), ("uuid", one.uuid), ("model", self._models[one.card])
+            part = ("parent_uuid", one.card), ("profile", f"{one.slices}g.{one.slices * 10}gb")
+            page[own("device_info", *labels, *part)] = 1.0
+            page[own("device_up", *labels[:2])] = float(one.uuid not in hidden)
         for pod in self._pods:
             if is_at(pod.there, self._at_s):
                 infos = _group_infos(pod, hidden) if pod.group else [_info(pod, self._at_s)]

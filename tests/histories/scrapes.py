@@ -38,6 +38,8 @@ def scrapes(history: History, *, gauges: bool = False) -> Iterator[Scrape]:
             yield number, {}, at_s
             continue
         page = _FOREIGN if target.foreign else pages.of(target.machine, at_s)
+        if target.behind_s:
+            page = pages.before(target.machine, at_s - target.behind_s)
         if page is not None and target.forged:
             page = _forged(page, *target.forged)
         if page is not None and target.adopts:
@@ -53,6 +55,10 @@ def _told(history: History, unix_s: float) -> dict[Labels, float]:
     return found
 
 
+_Copies = list[tuple[float, Mapping[Own, float] | None]]
+"""Pages, and when they were shown."""
+
+
 class _Pages:
     """The pages of all runs, each rendered once."""
 
@@ -60,12 +66,22 @@ class _Pages:
         self._history, self._has_gauges = history, gauges
         self._exporters: dict[int, Exporter] = {}
         self._last: dict[str, tuple[float, Mapping[Own, float] | None]] = {}
+        self._copied = {one.machine: _Copies() for one in history.targets if one.behind_s}
 
     def of(self, machine: str, at_s: float) -> Mapping[Own, float] | None:
         """The page of a machine's exporter; None where none answers."""
         if self._last.get(machine, (None, None))[0] != at_s:
             self._last[machine] = at_s, self._render(machine, at_s)
+            if machine in self._copied:
+                self._copied[machine].append(self._last[machine])
         return self._last[machine][1]
+
+    def before(self, machine: str, at_s: float) -> Mapping[Own, float] | None:
+        """The last of its pages that were shown by a time."""
+        copies = self._copied[machine]
+        while len(copies) > 1 and copies[1][0] <= at_s:
+            del copies[0]
+        return copies[0][1] if copies and copies[0][0] <= at_s else None
 
     def _render(self, machine: str, at_s: float) -> Mapping[Own, float] | None:
         for number, run in enumerate(self._history.runs):

@@ -21,7 +21,8 @@ class Seen:
         self.targets = [
             [at for at in one.times if history.kept_from_s <= at <= history.until_s]
             for one in history.targets
-            if one.machine == machine.id and not (one.forged or one.adopts or one.foreign)
+            if one.machine == machine.id
+            and not (one.forged or one.adopts or one.behind_s or one.foreign)
         ]
         self.times = sorted({at for times in self.targets for at in times})
         self.answered = [[at for at in self.times if is_at(run.there, at)] for run in self.runs]
@@ -50,11 +51,12 @@ class Seen:
                 continue
             begin_s = max(run.there.begin_s, there.begin_s)
             is_new = begin_s >= since_s or bool(answered and answered[0] < there.begin_s)
+            # A bill is read day by day, so each midnight is the begin of a range, too.
             if is_new and shown[-1] > since_s:
-                yield max(begin_s, since_s), max(shown[0], since_s), True
+                is_sure = begin_s >= shown[0] // DAY_S * DAY_S
+                yield max(begin_s, since_s), max(shown[0], since_s), is_sure
             for one_s, other_s in pairwise(shown):
                 if other_s > since_s:
-                    # A bill is read day by day, so each midnight is the begin of a range, too.
                     midnight_s = other_s // DAY_S * DAY_S
                     is_sure = one_s >= max(since_s, midnight_s) - STALE_S
                     yield max(one_s, since_s), other_s, is_sure

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests.histories.page import HOST, is_at
+from tests.histories.scrapes import TOLD_EVERY_S
 from tests.histories.seen import DAY_S, Seen
 from tests.histories.values import Group, History, Lasting, Machine, Pod, Run, at
 
@@ -64,7 +66,8 @@ Share = tuple[float, float]
 class _Piece(NamedTuple):
     """A time in which nothing of a card changes: what each has of each second of it.
 
-    ``is_enclosed``: whether scrapes know it.
+    ``is_enclosed``: whether scrapes know it. ``split``: what use and allocations are divided by,
+    and ``most``: what of each part somebody could have by another division.
     """
 
     begin_s: float
@@ -72,6 +75,8 @@ class _Piece(NamedTuple):
     parts: Mapping[tuple[Who, str], Share]
     prices: tuple[float, float]
     is_enclosed: bool = False
+    split: tuple[float, float, bool] = (1.0, 0.0, True)
+    most: Mapping[tuple[Who, str, bool], float] = MappingProxyType({})
 
 
 class Asked(NamedTuple):
@@ -118,7 +123,7 @@ class _Card:
             for pod in history.bearers
             if pod.machine == machine.id
             for hold in pod.holds
-            if hold.uuid == uuid
+            if machine.card_of(hold.uuid) == uuid
         ]
 
     def add_to(self, found: Truth, shown: Sequence[tuple[Run, float]]) -> None:
@@ -141,13 +146,24 @@ class _Card:
             for (who, part), (least, most) in piece.parts.items():
                 row = Row(self._uuid, self._machine.node, who, part)
                 found.rows[row].add(least * length_s, most * length_s, piece.prices)
-        edge = _Piece(0.0, 0.0, {}, pieces[0].prices if pieces else (0.0, 0.0))
+        edge = _Piece(0.0, 0.0, {}, self._prices_of_name(pieces[0].begin_s))
         for before, after in pairwise([edge, *pieces, edge._replace(begin_s=pieces[-1].end_s)]):
             self._widen(found, before, after)
+            self._widen_split(found, before, after, pieces)
         for midnight_s in range(*self._midnights()):
             self._widen_begin(found, float(midnight_s))
         self._widen_begin(found, float(self._history.since_s))
         self._widen_names(found)
+        for one in self._machine.instances:
+            if one.card == self._uuid and is_at((self._first_s, self._last_s), one.there.end_s):
+                self._widen_end(found, one.there.end_s)
+
+    def _widen_end(self, found: Truth, end_s: float) -> None:
+        """Nobody knows what an instance counted between its last scrape and its end."""
+        held, _, _ = self._held(end_s - 1)
+        most_s = self._seen.spacing_s(end_s) * sum(part for _, part, _ in held)
+        unobserved = found.rows[Row(self._uuid, self._machine.node, NOBODY, "unobserved")]
+        unobserved.add(0.0, most_s, self._prices(end_s))
 
     def _later(self) -> Iterator[Machine]:
         """The machines that bear the name of this one after it."""
@@ -169,9 +185,10 @@ class _Card:
             row = found.rows[Row(self._uuid, self._machine.node, *key)]
             row.add(-rate * close_s, rate * close_s, prices)
             (namespace, name), part = key
-            # Within a step nobody knows what is left, nor what was used before a card was lost.
-            is_lost = (key[0], "unobserved") in before.parts.keys() ^ after.parts.keys()
-            if part == "used" and (self._method == "use" or is_lost):
+            if before.prices != after.prices:  # who tells of a node is asked once a minute
+                spread = rate * TOLD_EVERY_S * (prices[1] - prices[0]) / HOUR_S
+                row.least, row.most = row.least - spread, row.most + spread
+            if part == "used" and self._method == "use":  # nobody knows what is left in a step
                 most = max(each.parts.get(key, (0.0, 0.0))[1] for each in (before, after))
                 idle = Row(self._uuid, self._machine.node, key[0], "allocated_idle")
                 found.rows[idle].add(-most * close_s, most * close_s, prices)
@@ -180,6 +197,30 @@ class _Card:
                 for nameless in {(namespace, "")} if namespace else kinds - {key[0]}:
                     row = found.rows[Row(self._uuid, self._machine.node, nameless, part)]
                     row.add(0.0, rate * close_s, prices)
+
+    def _widen_split(
+        self, found: Truth, before: _Piece, after: _Piece, pieces: Sequence[_Piece]
+    ) -> None:
+        """Within a step nobody knows when a card was lost, too much allocated, or had a rest.
+
+        So all who are there in the step may have each part by the division before or after.
+        """
+        if before.split == after.split or not (before.parts and after.parts):
+            return
+        (scale, rest, is_read), (scale_then, rest_then, is_read_then) = before.split, after.split
+        is_lost = is_read != is_read_then
+        close_s = self._seen.spacing_s(after.begin_s) + self._step_s
+        near = (after.begin_s - close_s, after.begin_s + close_s)
+        most: dict[tuple[Who, str], float] = {}
+        for piece in pieces:
+            if piece.begin_s < near[1] and near[0] < piece.end_s:
+                for (who, part, has_allocation), rate in piece.most.items():
+                    is_split_anew = scale != scale_then if has_allocation else rest != rest_then
+                    if is_lost or (is_split_anew and part != "unobserved"):
+                        most[who, part] = max(rate, most.get((who, part), 0.0))
+        for key, rate in most.items():
+            row = found.rows[Row(self._uuid, self._machine.node, *key)]
+            row.add(-rate * close_s, rate * close_s, before.prices)
 
     def _midnights(self) -> tuple[int, int, int]:
         """The midnights in the range, as the arguments of ``range``."""
@@ -208,6 +249,13 @@ class _Card:
         Nobody knows whose it is while both are there, nor between two scrapes.
         """
         for pod, hold in self._pods:
+            for since_s in {since_s for since_s, _ in (*pod.owner, *pod.labels)}:
+                # Its use may change between the same scrapes: nobody knows under which name.
+                close_s = self._seen.spacing_s(since_s)
+                ends_s = since_s - close_s, since_s + close_s
+                most_s = close_s * max(at(hold.used, each) for each in ends_s)
+                for who in set[Who]().union(*(w for e in ends_s for w in self._named(pod, e))):
+                    self._allow(found, who, most_s, since_s)
             for other in self._history.pods:
                 names = (pod.namespace, pod.name), (other.namespace, other.name)
                 if other is pod or other.machine != pod.machine or names[0] != names[1]:
@@ -271,7 +319,41 @@ class _Card:
             parts = {key: (0.0, most) for key, (_, most) in parts.items()}
             for who in {who for who, _ in parts} | {NOBODY}:  # not even whether it was used
                 parts[who, "unobserved"] = 0.0, 1.0
-        return _Piece(begin_s, end_s, parts, prices, is_enclosed=True)
+        split, could = self._split(middle_s)
+        return _Piece(begin_s, end_s, parts, prices, is_enclosed=True, split=split, most=could)
+
+    def _split(
+        self, unix_s: float
+    ) -> tuple[tuple[float, float, bool], Mapping[tuple[Who, str, bool], float]]:
+        """What the card is divided by at a moment, and what each could have by another division.
+
+        That is by how much is too much, by what rests for who has no allocation, and if it is read.
+        """
+        held, nobody, is_read = self._held(unix_s)
+        allocated = sum(part for _, part, _ in held)
+        most: dict[tuple[Who, str, bool], float] = defaultdict(float)
+        most[NOBODY, "unattributed", False] = nobody
+        for pod, part, uses in held:
+            sure, unsure = self._named(pod, unix_s)
+            for who in {*sure, *unsure}:
+                most[who, "used", bool(part)] += uses
+                for each in ("allocated_idle", "unobserved") if part else ():
+                    most[who, each, True] += part
+        return (max(1.0, allocated), max(0.0, 1 - allocated), is_read), most
+
+    def _held(self, unix_s: float) -> tuple[Sequence[tuple[Pod, float, float]], float, bool]:
+        """What each has and uses of the card at a moment, what nobody does, and if it is read."""
+        is_read = not any(
+            uuid == self._uuid and is_at(there, unix_s) for uuid, there in self._machine.lost
+        )
+        held = [
+            (pod, hold.allocated, at(hold.used, unix_s) if is_read else 0.0)
+            for pod, hold in self._pods
+            if is_at(pod.there, unix_s)
+        ]
+        host = HOST in self._history.models[self._uuid] and is_read
+        rest = max(0.0, 1 - sum(uses for *_, uses in held))
+        return held, min(0.05, rest) if host else 0.0, is_read
 
     def _prices(self, unix_s: float) -> tuple[float, float]:
         """The least and the most that may be its price: until its node is shown, both are right."""
@@ -283,10 +365,17 @@ class _Card:
         if unix_s < machine.there.begin_s + machine.told_s:
             return min(right, default), max(right, default)
         if unix_s > self._last_s:  # its node may be another machine's by now, before that is seen
-            same = [one for one in self._history.machines if one.node == machine.node]
-            many = [prices.of(model, at(one.labels, unix_s)) for one in same]
-            return min(many), max(many)
+            return self._prices_of_name(unix_s)
         return right, right
+
+    def _prices_of_name(self, unix_s: float) -> tuple[float, float]:
+        """The least and the most that it costs in a machine of this name."""
+        machine, prices = self._machine, self._history.prices
+        model = self._history.models[self._uuid]
+        same = [one for one in self._history.machines if one.node == machine.node]
+        told = [at(one.labels, unix_s) for one in same if one.told_s is not None and not one.also]
+        many = [prices.of(model, labels) for labels in told or [{}]]
+        return min(many), max(many)
 
     def _named(self, pod: Pod | None, unix_s: float) -> tuple[set[Who], set[Who]]:
         """Who is named for it, for sure or perhaps: a pod that no scrape saw is its namespace's."""
@@ -330,17 +419,8 @@ class _Card:
 
     def _divided(self, unix_s: float) -> dict[tuple[Pod | None, str], float]:
         """The parts of the card at a moment, which are all of it."""
-        is_read = not any(
-            uuid == self._uuid and is_at(there, unix_s) for uuid, there in self._machine.lost
-        )
-        held = [
-            (pod, hold.allocated, at(hold.used, unix_s) if is_read else 0.0)
-            for pod, hold in self._pods
-            if is_at(pod.there, unix_s)
-        ]
+        held, nobody, is_read = self._held(unix_s)
         used = sum(uses for *_, uses in held)
-        host = HOST in self._history.models[self._uuid] and is_read
-        nobody = min(0.05, max(0.0, 1 - used)) if host else 0.0
         allocated = sum(part for _, part, _ in held)
         scale = 1 / max(1.0, allocated)
         found: dict[tuple[Pod | None, str], float] = defaultdict(float)

@@ -32,6 +32,15 @@ class Lasting(NamedTuple):
     end_s: float
 
 
+class Instance(NamedTuple):
+    """A part of a card by MIG: so many of its seven slices, for a time."""
+
+    uuid: str
+    card: str
+    slices: int
+    there: Lasting
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """One machine. ``node``: the name that it bears; ``cards``: when each card stood in it.
@@ -39,7 +48,7 @@ class Machine:
     ``labels``: its node's, as Kubernetes knows them. ``told_s``: how late kube-state-metrics tells
     of the node at first; None: it never does. ``lost``: when which card gave no reading.
     ``cluster``: the labels that a store has of all targets of its cluster. ``also``: what a second
-    kube-state-metrics, which is stuck, tells of its node.
+    kube-state-metrics, which is stuck, tells of its node. ``instances``: of MIG.
     """
 
     id: str
@@ -51,11 +60,28 @@ class Machine:
     lost: tuple[tuple[str, Lasting], ...] = ()
     cluster: Labels = field(default_factory=dict)
     also: Labels = field(default_factory=dict)
+    instances: tuple[Instance, ...] = ()
+
+    def instances_at(self, unix_s: float) -> list[Instance]:
+        """The instances that are there at a time, as their cards are."""
+        cards = {uuid for uuid, (begin_s, end_s) in self.cards if begin_s <= unix_s < end_s}
+        return [
+            one
+            for one in self.instances
+            if one.card in cards and one.there.begin_s <= unix_s < one.there.end_s
+        ]
+
+    def card_of(self, uuid: str) -> str:
+        """The card of an instance; a card is its own."""
+        return next((one.card for one in self.instances if one.uuid == uuid), uuid)
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What a pod has of a card: the part that is kept for it, and the part that it uses."""
+    """What a pod has of a card: the part that is kept for it, and the part that it uses.
+
+    ``uuid``: of the card, or of an instance of it. Parts are the card's.
+    """
 
     uuid: str
     allocated: float
@@ -104,7 +130,8 @@ class Target:
 
     ``forged``: it is a tenant's copy of the machine's page, which gives the series of the first
     namespace to the second, half as much again. ``adopts``: it is a copy on which all pods have an
-    owner of this name. ``foreign``: it is no exporter of ours.
+    owner of this name. ``behind_s``: it is a copy of the page of so long ago. ``foreign``: it is no
+    exporter of ours.
     """
 
     labels: Labels
@@ -114,6 +141,7 @@ class Target:
     honors: bool = True
     forged: tuple[str, str] | None = None
     adopts: str = ""
+    behind_s: float = 0.0
     foreign: bool = False
 
 

@@ -8,6 +8,7 @@ of the one lies between what the other read before it and after it, however high
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
+from math import inf
 
 from exporter.answers.reading.lives import Target
 
@@ -30,7 +31,7 @@ def disagreeing(
 ) -> tuple[Target, Target, Key] | None:
     """Two targets of one life that do not agree, and in which counter; None if all agree.
 
-    ``old_s``: how old a sample may be at its time.
+    ``old_s``: how old a sample may be at its time, if the one before it is as long ago.
     """
     families = {
         target: {key[0] for key, by_target in counters.items() if target in by_target}
@@ -50,8 +51,8 @@ def disagreeing(
                 continue
             mine, theirs = by_target.get(one, _NONE), by_target.get(other, _NONE)
             if (
-                not _lies_between(mine, theirs, both_s, lag_s)
-                or not _lies_between(theirs, mine, both_s, lag_s)
+                not _lies_between(mine, theirs, both_s, old_s)
+                or not _lies_between(theirs, mine, both_s, old_s)
                 or _lacks(mine, theirs[0], pages[other], lag_s)
                 or _lacks(theirs, mine[0], pages[one], lag_s)
             ):
@@ -60,30 +61,35 @@ def disagreeing(
 
 
 def _lies_between(
-    mine: Samples, theirs: Samples, both_s: tuple[float, float], lag_s: float
+    mine: Samples, theirs: Samples, both_s: tuple[float, float], old_s: float
 ) -> bool:
     """Whether each of my values may be one that the other could have read, too."""
     times, values = theirs
     if not times or not mine[0]:
         return True
-    for at_s, value in zip(*mine, strict=True):
+    read_s, their_read_s = _read_from(mine[0], old_s), _read_from(times, old_s)
+    for at_s, from_s, value in zip(mine[0], read_s, mine[1], strict=True):
         if not both_s[0] <= at_s <= both_s[1]:
             continue
-        before = bisect_right(times, at_s - lag_s) - 1
-        after = bisect_left(times, at_s + lag_s)
+        before = bisect_right(times, from_s - _CLOCKS_S) - 1
+        after = bisect_left(their_read_s, at_s + _CLOCKS_S)
         window = values[max(0, before) : after + 1]
         if any(later < earlier for earlier, later in pairwise(window)):
             continue  # the account began again: by then it may have been any of both
         is_known = after < len(times)
-        if before >= 0 and value < values[before] - _CLOCKS_S:
-            # It may have begun again between two samples of the other's, and have passed the height
-            # of before by the second of them.
-            could_s = (times[after] if is_known else at_s + lag_s) - times[before]
-            if not (is_known and values[after] <= could_s + _CLOCKS_S):
-                return False
+        is_less = before >= 0 and value < values[before] - _CLOCKS_S
+        # It may have begun again between two samples of the other's, and have passed the height
+        # of before by the second of them.
+        if is_less and (not is_known or values[after] > times[after] - times[before] + _CLOCKS_S):
+            return False
         if is_known and value > values[after] + _CLOCKS_S:
             return False
     return True
+
+
+def _read_from(times: Times, old_s: float) -> Sequence[float]:
+    """Since when each sample was read: after the one before it, which is close to it or not."""
+    return [max(at - old_s, before) for before, at in pairwise([-inf, *times])]
 
 
 def _lacks(mine: Samples, theirs: Times, pages: Times, lag_s: float) -> bool:

@@ -146,7 +146,8 @@ def _down(prometheus: Prometheus, span: Span, jobs: Collection[str]) -> set[str]
         return set()
     of_jobs = f"job=~{quoted('|'.join(map(escape, sorted(jobs))))}"
     up, pages = (prometheus.selector([name], of_jobs) for name in (UP_OF_TARGET, CYCLES))
-    found = prometheus.at(f"{up} == 0 unless on (job, instance) {pages}", span.since_s)
+    # By the whole target: exporters of two clusters may have one address.
+    found = prometheus.at(f"{up} == 0 unless {pages}", span.since_s)
     return {one.labels.get("instance", "") for one in found}
 
 

@@ -53,6 +53,10 @@ class Known(NamedTuple):
     times: Sequence[float]
     pauses: Sequence[tuple[float, float]]
 
+    def is_by(self, unix_s: float) -> bool:
+        """Whether it was known by a time: a machine's next target may come long after its last."""
+        return bool(self.times) and self.times[0] <= unix_s
+
     def until(self, unix_s: float) -> float:
         """Until when it was known without a pause after a time."""
         for begin_s, end_s in self.pauses:
@@ -166,7 +170,12 @@ class Presences:
                 start_s = lives[at].start_s
                 is_between = start_s is not None and run.last_s < start_s < times[at]
                 without_s = min(without_s, start_s if start_s and is_between else times[at])
-        known = (self._known[one].until(run.last_s) for one in places if one in self._known)
+        known = (
+            self._known[one].until(run.last_s)
+            for one in places
+            if one in self._known
+            and (one == run.target or self._known[one].is_by(run.last_s + _AWAY_S))
+        )
         known_s = max(run.last_s, max(known, default=0.0))
         if (
             following is not None

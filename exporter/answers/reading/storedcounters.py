@@ -8,7 +8,7 @@ What they counted is for ``growth`` to say.
 
 from collections import defaultdict, deque
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain, combinations, pairwise
 from math import ceil
 from operator import lt
 from re import escape
@@ -367,11 +367,23 @@ class _Reader:
         # What is read of one target closely is read so of the others that show the same card: they
         # are compared.
         for targets in self._of_cards():
-            all_of = set().union(*(found[target] for target in targets))
+            all_of = self._contested(targets).union(*(found[target] for target in targets))
             for target in targets:
                 found[target] = all_of
         old = self._fleet.old
         return {t: steps | {-1} if t in old else steps - {-1} for t, steps in found.items()}
+
+    def _contested(self, targets: Iterable[Target]) -> set[int]:
+        """The first and the last step in which several addresses show a card: one may be a copy.
+
+        What a copy is ahead of its exporter by in between, it has to give back at the end.
+        """
+        of_address: dict[str, set[int]] = defaultdict(set)
+        for target in targets:
+            times, _ = self._scrapes.of(target)
+            of_address[dict(target).get("instance", "")].update(self._steps_of(times))
+        both = [one & other for one, other in combinations(of_address.values(), 2)]
+        return {step for steps in both if steps for step in (min(steps), max(steps))}
 
     def _between(self, target: Target, steps: Collection[int]) -> Iterator[int]:
         """The steps that lie shortly between some: they are read with these, in one question.
