@@ -24,6 +24,8 @@ NODE = [
 OPEN = {
     # The right start is taken for that of the next process, whose folder of KFD is older than it.
     "*-read proc/N/stat-back-once": "a start that was wrong when a process was met",
+    # A start after that of the same process's folder of KFD: its use counts as an ended process's.
+    "*-read proc/N/stat-reused-*": "a start that was told wrong for a process that goes on",
     # The energy of the second in which a client's counter is behind is divided without it.
     "*-read proc/N/fdinfo/N-back-once": "a counter that steps back is behind for a second",
     # The ids of cards become other valid ids: card B's files are read for card A.
