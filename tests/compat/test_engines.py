@@ -44,7 +44,7 @@ class Victoria(Store):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
-        self._shown = {}
+        self._shown, self._known = {}, {}
         places = [f"-storageDataPath={folder / 'vm'}", f"-httpListenAddr={self.address}"]
         at_once = ["-search.latencyOffset=0s", "-search.disableCache", "-loggerLevel=ERROR"]
         self._process = subprocess.Popen(["victoria-metrics", *places, *at_once])
