@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from exporter.agent.facts.shownlimits import Limits
 from exporter.agent.ledger.accounts import ENERGY, NEVER, Account, Counters, Moment
@@ -187,11 +187,6 @@ class Times(NamedTuple):
     gpu_ns: int
     has_gpus: bool
 
-    def plus(self, other: Self) -> Self:
-        """The sum of both."""
-        has_gpus = self.has_gpus or other.has_gpus
-        return type(self)(self.core_ns + other.core_ns, self.gpu_ns + other.gpu_ns, has_gpus)
-
 
 NO_TIMES = Times(0, 0, has_gpus=False)
 
@@ -305,15 +300,15 @@ class FactsView:
         """What was allocated to an account on a device."""
         if account.cores is NEVER and account.gpus is NEVER:
             return NO_TIMES
-        # The parts of a card, its instances included, are those of one moment.
         device = self.devices.get(uuid)
-        board = device.device_ledger.device.parent_uuid if device else ""
-        until_ns = self.until_mono_ns(uuid)
-        return Times(
-            account.cores.at(until_ns),
-            account.gpus.at(self.until_mono_ns(board) if board else until_ns),
-            any(account.gpus.shares),
-        )
+        if device is None:
+            until_ns = of_board_ns = self.facts.now.mono_ns
+        else:
+            # The parts of a card, its instances included, are those of one moment.
+            until_ns, board = device.until_mono_ns, device.device_ledger.device.parent_uuid
+            of_board_ns = self.until_mono_ns(board) if board else until_ns
+        cores, gpus = account.cores, account.gpus
+        return Times(cores.at(until_ns), gpus.at(of_board_ns), any(gpus.shares))
 
     def live(self, account: Account) -> bool:
         """Whether the owner of a pod's account is live in this cycle, on any device."""

@@ -123,13 +123,12 @@ def _pod(view: FactsView, tenant: PodTenant) -> PodFacts:
 
 def _times(view: FactsView, tenant: PodTenant) -> Times:
     """What was allocated to a pod: to its closed parts, and to the others until their moments."""
-    closed = tenant.closed
-    sums = Times(closed.cores.before_ns, closed.gpus.before_ns, has_gpus=False)
-    for container in tenant.containers:
-        sums = sums.plus(container.times)
-    for uuid, account in tenant.whole:
-        sums = sums.plus(view.times_of(account, uuid))
-    return sums
+    cores_ns, gpus_ns, has_gpus = tenant.closed.cores.before_ns, tenant.closed.gpus.before_ns, False
+    parts = [container.times for container in tenant.containers]
+    for times in (*parts, *[view.times_of(account, uuid) for uuid, account in tenant.whole]):
+        cores_ns, gpus_ns = cores_ns + times.core_ns, gpus_ns + times.gpu_ns
+        has_gpus |= times.has_gpus
+    return Times(cores_ns, gpus_ns, has_gpus)
 
 
 def _fullnesses(view: FactsView, using: Containers, limit: PodLimit) -> Iterator[float]:

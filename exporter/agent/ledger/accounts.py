@@ -72,9 +72,10 @@ class Accrual(NamedTuple):
         # A window is read after it ended: its end may lie before the newest change of the shares.
         if mono_ns < self.since_mono_ns and self.earlier is not None:
             return self.earlier.at(mono_ns)
-        total_ns, elapsed_ns = self.before_ns, max(0, mono_ns - self.since_mono_ns)
-        for share in self.shares:
-            total_ns += int(share * elapsed_ns)
+        total_ns, elapsed_ns = self.before_ns, mono_ns - self.since_mono_ns
+        if elapsed_ns > 0:
+            for share in self.shares:
+                total_ns += int(share * elapsed_ns)
         return total_ns
 
     def plus(self, ns: int) -> Self:
