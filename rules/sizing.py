@@ -4,7 +4,7 @@ The board reads a verdict in place of a week of samples, and ``advise`` works ou
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import yaml
@@ -29,9 +29,12 @@ OVER = "7d"
 INTERVAL, KNOWN_FOR = "1h", "2h"  # so old a record may be
 # What is shown, and what several formulas need: it is found once, in a week of samples. With the
 # target written out, a rule would be longer than the 16 KiB that VictoriaMetrics takes.
-_NEEDED = ("known", "needed", "target")
+_NEEDED: Mapping[Resource, tuple[str, ...]] = {
+    Resource.CORE: ("known", "needed", "target"),
+    Resource.MEMORY: ("known", "needed", "rounded", "target", "preallocated"),
+}
 SHOWN = ("allocated", "typical", "peak", "outcome", "recommended", "freed")
-RECORDED = (*SHOWN[:3], *_NEEDED, *SHOWN[3:])
+RECORDED = {of: (*SHOWN[:3], *needed, *SHOWN[3:]) for of, needed in _NEEDED.items()}
 _OF_BOTH = "steps"  # the same of each resource: it is recorded once
 BEGIN, END = "  # sizing: written by rules/generate.py\n", "  # end of sizing\n"
 _DAY_S = 86_400
@@ -48,7 +51,7 @@ def group() -> str:
     rules = [
         {"record": name(resource, figure), "expr": _expression(resource, figure)}
         for resource in Resource
-        for figure in RECORDED
+        for figure in RECORDED[resource]
     ]
     steps = {"record": name(Resource.CORE, _OF_BOTH), "expr": _asked(Resource.CORE, _OF_BOTH)}
     rules.insert(0, steps)
@@ -73,7 +76,7 @@ def _expression(resource: Resource, figure: str) -> str:
 
 def _figure(resource: Resource, figure: str) -> str:
     """A figure in another rule: what is recorded of it before, or its own expression."""
-    if figure in (*RECORDED, _OF_BOTH):
+    if figure in (*RECORDED[resource], _OF_BOTH):
         return name(resource, figure)
     if formula := FOLLOWING[resource].get(figure):
         return f"({formula.promql(partial(_figure, resource))})"

@@ -108,7 +108,7 @@ _steps, _day, _full, _by = figure("steps"), figure("day"), figure("full"), figur
 _known = figure("known")
 _target, _outcome = figure("target"), figure("outcome")
 _stepped = steps(_needed * MARGIN, _by) / _by
-_rounded = (figure("smallest") > _stepped).or_(_stepped)
+_no_less = (figure("smallest") > figure("rounded")).or_(figure("rounded"))
 _is_too_much = _allocated > _target * (_day / _known + 1)
 _is_full = _full >= FULL  # vLLM's cache
 # A program that takes a constant part at once says nothing of its need.
@@ -123,7 +123,7 @@ _CASES: Mapping[Resource, Mapping[SizingOutcome, Formula]] = {
         SizingOutcome.FULL_CARD: _full / _known > SOME,
     },
     Resource.MEMORY: {
-        SizingOutcome.PREALLOCATED: _is_flat.unless(_is_full),
+        SizingOutcome.PREALLOCATED: figure("preallocated"),
         SizingOutcome.AT_LIMIT: _is_full.or_(_needed >= _allocated * HIGH),
         SizingOutcome.NO_LIMIT: _needed.unless(_allocated),
     },
@@ -154,14 +154,19 @@ def _outcomes(cases: Mapping[SizingOutcome, Formula]) -> Formula:
     return reduce(Formula.or_, codes).and_(figure("there"))
 
 
-_TARGETS: Mapping[Resource, Formula] = {
-    Resource.CORE: _stepped.at_most(1),  # no system has a smallest amount of it
-    Resource.MEMORY: (_usable < _rounded).or_(_rounded),
+# What several formulas need of a resource: it is found once.
+_BEFORE: Mapping[Resource, Mapping[str, Formula]] = {
+    Resource.CORE: {"target": _stepped.at_most(1)},  # no system has a smallest amount of it
+    Resource.MEMORY: {
+        "rounded": _stepped,
+        "target": (_usable < _no_less).or_(_no_less),
+        "preallocated": _is_flat.unless(_is_full),
+    },
 }
 # What follows from the figures, each also from the ones before it.
 FOLLOWING: Mapping[Resource, Mapping[str, Formula]] = {
     resource: {
-        "target": _TARGETS[resource],
+        **_BEFORE[resource],
         "outcome": _outcomes(cases),
         # Only LOWER takes anything away: whatever else is found, what is allocated is the least.
         "recommended": (_allocated > _target).unless(_is_lower).or_(_target).unless(_is_refused),
