@@ -57,18 +57,25 @@ class Payer(NamedTuple):
             return self
         by, _, name = by.partition(":")
         if self.namespace:
-            value = dict(self.labels).get(name, "")
-            shown = {
-                "kind": PODS,
-                "pod": Payer(self.namespace, pod=self.pod),
-                "owner": Payer(self.namespace, self.owner_kind, self.owner),
-                "label": Payer(self.namespace, "label" if value else "", value),
-            }
-            return shown.get(by, Payer(self.namespace))
+            return self._of_pod(by, name)
         if by in {"owner", "label", "pod"}:
             return self._replace(user="", account="")
         charged = {"user": self.user, "account": self.account}.get(by, "")
         return Payer("", by, charged) if charged else Payer("", self.owner_kind)
+
+    def _of_pod(self, by: str, name: str) -> "Payer":
+        match by:
+            case "kind":
+                return PODS
+            case "pod":
+                return Payer(self.namespace, pod=self.pod)
+            case "owner":
+                return Payer(self.namespace, self.owner_kind, self.owner)
+            case "label":
+                value = dict(self.labels).get(name, "")
+                return Payer(self.namespace, "label" if value else "", value)
+            case _:
+                return Payer(self.namespace)
 
     @property
     def kind(self) -> str:

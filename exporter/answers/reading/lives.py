@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import combinations
 from math import inf
 from re import escape
@@ -78,37 +79,52 @@ class Index:
     def __init__(self, targets: Iterable[Target]) -> None:
         self._targets = tuple(targets)
         self._by: dict[frozenset[str], dict[Target, list[Target]]] = {}
-        self._more: dict[tuple[frozenset[str], Target], list[Target]] = {}
+        self._found: dict[tuple[_Names, tuple[str, ...]], Sequence[Target]] = {}
 
     def of(self, labels: Labels) -> Sequence[Target]:
         """The targets that a series may be of."""
-        hidden, _ = _own(labels)
+        names = _names(labels.get("__name__", ""), tuple(labels))
+        # A node has thousands of series, and most have the same labels of their target.
+        key = names, tuple(labels[name] for name in names.visible)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._find(names.hidden, self.visible(labels))
+        return found
+
+    def _find(self, hidden: frozenset[str], visible: Target) -> Sequence[Target]:
         if hidden not in self._by:
-            found: dict[Target, list[Target]] = defaultdict(list)
+            by: dict[Target, list[Target]] = defaultdict(list)
             for target in self._targets:
-                found[_without(hidden, target)].append(target)
-            self._by[hidden] = found
-        known, visible = self._by[hidden], self.visible(labels)
+                by[_without(hidden, target)].append(target)
+            self._by[hidden] = by
+        known = self._by[hidden]
         if visible in known:
             return known[visible]
-        if (hidden, visible) not in self._more:
-            # An exporter of another version may give a family one label more.
-            less = [targets for those, targets in known.items() if those < visible]
-            self._more[hidden, visible] = [target for targets in less for target in targets]
-        return self._more[hidden, visible]
+        # An exporter of another version may give a family one label more.
+        less = [targets for those, targets in known.items() if those < visible]
+        return [target for targets in less for target in targets]
 
     def visible(self, labels: Labels) -> Target:
         """The labels of a series that are its target's."""
-        hidden, renamed = _own(labels)
-        return _without(hidden | renamed, target_of(labels))
+        names = _names(labels.get("__name__", ""), tuple(labels))
+        return frozenset((name, labels[name]) for name in names.visible)
 
 
-def _own(labels: Labels) -> tuple[frozenset[str], frozenset[str]]:
-    """The labels that a series has of the exporter: under their names, and renamed."""
-    own = OWN.get(labels.get("__name__", ""), frozenset())
+class _Names(NamedTuple):
+    """Names of a series' labels: those of the exporter that keep theirs, and its target's."""
+
+    hidden: frozenset[str]
+    visible: tuple[str, ...]
+
+
+@lru_cache(maxsize=1000)
+def _names(family: str, labels: tuple[str, ...]) -> _Names:
+    """Whose the labels of a family's series are."""
+    own = OWN.get(family, frozenset())
     own |= {name for name in labels if name.startswith("label_")}  # a pod's, by --pods.labels
     renamed = frozenset(name for name in own if f"exported_{name}" in labels)
-    return own - renamed, frozenset(f"exported_{name}" for name in renamed)
+    of_exporter = {"__name__", *own - renamed, *(f"exported_{name}" for name in renamed)}
+    return _Names(own - renamed, tuple(name for name in labels if name not in of_exporter))
 
 
 def _without(names: Container[str], target: Target) -> Target:
