@@ -74,6 +74,10 @@ On 2026-11-29, over the simulated demo node and our rules:
   no units: [our configuration](opentelemetry.md) sets them. Type unknown becomes a gauge: scrape
   DCGM's names as text. What left the page ends. With `--metrics.created` counters have their start.
 - **vmagent and vmalert** 1.79: each series and its end are kept; all rules are taken.
+
+`make cluster-test` has cases with the **Prometheus Operator** 0.85 and **prometheus-adapter** 0.12:
+the chart's monitors are scraped, its rules are loaded, an alert fires, a deployment grows by our
+metric.
 """
 
 

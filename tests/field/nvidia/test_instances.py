@@ -90,7 +90,6 @@ RTX_6000 = Gpu(0, name="NVIDIA RTX PRO 6000", memory=97_887 * MIB, mig=True, sli
                 group="nvidia",
                 kind="one platform's name is taken for all",
                 round=3,
-                taught="A resource's name may say more than the driver does of the same part.",
             ),
         ),
     ],

@@ -49,7 +49,6 @@ def test_what_a_process_holds_of_its_hosts_memory_is_its_gpus(node: VendorNode) 
     group="vendors",
     kind="believed because it is there",
     round=3,
-    taught="A count that is there is held against what others say of the same.",
 )
 def test_a_chip_has_no_less_in_use_than_its_processes_hold(node: VendorNode) -> None:
     board = node.tree.add(STRIX_HALO)
