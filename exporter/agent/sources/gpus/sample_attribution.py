@@ -136,14 +136,9 @@ def attribute_samples(
     A row is the average of all samples, or of those up to ``until_us`` of its process.
     If several answers fit, one is taken: they differ in the owners of about equally busy samples.
     """
-    lasts = {row[1] for row in rows if not _is_of_codec(row)}
     free: dict[int, SampleSpan] = {}
-    others = []
     for span in spans:
         free.setdefault(span.timestamp_us, span)  # a second one of the same time counts for nothing
-        # The last sample of a process is its own. All others may be anybody's.
-        if span.percent > 0 and span.timestamp_us not in lasts:
-            others.append(span)
     if not {row[1] for row in rows} <= free.keys():
         aligned = _aligned(rows, sorted(free))
         return attribute_samples(spans, aligned, until_us) if aligned else None
@@ -152,6 +147,15 @@ def attribute_samples(
     by_pid = {row[0]: 0 for row in rows}
     choosing = [row for row in sorted(rows, key=ROW_TIME) if not _is_of_codec(row)]
     counts = [len(_upto(spans, until_us.get(row[0]))) for row in choosing]
+    # The last sample of a process is its own, and all others may be anybody's. But a row's time may
+    # be that of a memory sample, which names a process of its own. Then the core's sample of that
+    # time may be anybody's too: it is more than all that the row's average holds.
+    lasts = {
+        row[1]
+        for row, count in zip(choosing, counts, strict=True)
+        if free[row[1]].percent <= count * (row[2] + 1)
+    }
+    others = [span for span in spans if span.percent > 0 and span.timestamp_us not in lasts]
     # The driver has cut each average to whole percents. So the sum of a process's percents is
     # between ``count * core`` and that plus ``count``; the middle is the likeliest.
     middles = [count * (row[2] + 0.5) for row, count in zip(choosing, counts, strict=True)]

@@ -80,6 +80,24 @@ def test_a_process_that_a_sample_names_for_another_engine_has_nothing_of_it() ->
     assert naming == {1: busy(100, 100), 2: busy()}
 
 
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=20), st.data())
+def test_where_a_process_has_worked_on_memory_alone_the_cores_sample_is_still_somebodys(
+    named: list[int], data: st.DataObject
+) -> None:
+    """A row's time is the last one of any engine, and each engine's samples name their own."""
+    samples = [(100, pid) for pid in named]
+    at = data.draw(st.lists(st.integers(0, len(named) - 1), max_size=3))
+    on_memory = [
+        ProcessSample(10 + place, n * SAMPLE_NS * 10, 0, 7, 0, 0) for place, n in enumerate(at)
+    ]
+
+    naming = known(attribute_samples(sample_spans(samples), [*rows(samples), *on_memory]))
+
+    assert {pid: busy_ns for pid, busy_ns in naming.items() if busy_ns} == {
+        pid: busy(*[100] * named.count(pid)) for pid in named
+    }
+
+
 def test_rows_of_other_samples_than_the_devices_are_not_told_apart() -> None:
     samples = sample_spans([(50, 1), (50, 1)])
 
