@@ -28,7 +28,7 @@ from exporter.agent.simulation import ScenarioError
 from exporter.agent.sources.gpus.gpusource import RestartRequiredError
 from exporter.console.commandline import argument
 from exporter.console.output import OutputError, binary, warn
-from exporter.console.progress import Progress, progress
+from exporter.console.progress import progress
 from exporter.inputs.valuekinds import duration
 from exporter.inputs.values import count
 from exporter.metrics.families import families_without
@@ -257,25 +257,24 @@ class Session:
     def run(self, writer: RecordingWriter, length_ns: int, stop: Stop) -> None:
         """Cycle at the interval for this time, until ``stop`` is set or only a restart helps."""
         self._recorder.sources.pods.wait(FIRST_LIST_S)
-        with progress() as shown:
-            self._fill(writer, length_ns, stop, shown)
-        writer.end()
-
-    def _fill(self, writer: RecordingWriter, length_ns: int, stop: Stop, shown: Progress) -> None:
         begun_ns = due_ns = self._clock.monotonic_ns()
-        while not stop.is_set() and due_ns - begun_ns < length_ns:
-            try:
-                cycle = self.cycle()
-            except RestartRequiredError as error:
-                logger.error("%s", error)  # noqa: TRY400 - the message says it all
-                writer.write(self._recorder.finish())
-                break
-            if not writer.write(cycle):
-                logger.warning("the file is full after %d cycles; see --max-bytes", writer.cycles)
-                break
-            now_ns = self._clock.monotonic_ns()
-            due_ns = max(due_ns + self._interval_ns, now_ns)
-            seconds = (now_ns - begun_ns) / SECOND_NS
-            of = length_ns / SECOND_NS
-            shown.say(f"{seconds:.0f} of {of:g} s: {writer.cycles} cycles, {writer.bytes} bytes")
-            stop.wait((due_ns - now_ns) / 1e9)
+        with progress() as shown:
+            while not stop.is_set() and due_ns - begun_ns < length_ns:
+                try:
+                    cycle = self.cycle()
+                except RestartRequiredError as error:
+                    logger.error("%s", error)  # noqa: TRY400 - the message says it all
+                    # The cycle that failed is written too, so that a replay has the same error.
+                    writer.write(self._recorder.finish())
+                    break
+                if not writer.write(cycle):
+                    said = "the file is full after %d cycles; see --max-bytes"
+                    logger.warning(said, writer.cycles)
+                    break
+                now_ns = self._clock.monotonic_ns()
+                # A cycle that took longer than the interval delays the next; none is made up for.
+                due_ns = max(due_ns + self._interval_ns, now_ns)
+                done = f"{(now_ns - begun_ns) / SECOND_NS:.0f} of {length_ns / SECOND_NS:g} s"
+                shown.say(f"{done}: {writer.cycles} cycles, {writer.bytes} bytes")
+                stop.wait((due_ns - now_ns) / 1e9)
+        writer.end()

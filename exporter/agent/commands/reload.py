@@ -50,6 +50,7 @@ class Reloader:
             try:
                 new = self._read()
             except SettingsError as error:
+                # A file that stays wrong is read again at each request, and said once.
                 before, self._problem = self._problem, "; ".join(map(str, error.problems))
                 self.last = self.last._replace(successful=False)
                 if self._problem != before:
@@ -57,24 +58,22 @@ class Reloader:
                     logger.error(said, self._problem)  # noqa: TRY400 - the message says it all
                 return self._problem
             self._problem = ""
-            self._apply_live(new)
+            settings = with_live(self.settings, new)
+            taken = changed(self.settings, settings)
+            waiting = changed(settings, new)
+            if taken:
+                # First applied, then in force: whoever applies compares with the settings before.
+                self._apply(settings)
+                self.settings = settings
+                said = ", ".join(_said(setting, settings) for setting in taken)
+                logger.info("in force from now on: %s", said)
+            if waiting:
+                said = ", ".join(setting.name for setting in waiting)
+                logger.warning("changed, but in force only after a restart: %s", said)
+            if not taken and not waiting:
+                logger.debug("the settings were reloaded and have not changed")
             self.last = LastReload(successful=True, success_unix_ns=self._clock.time_ns())
             return None
-
-    def _apply_live(self, new: Settings) -> None:
-        settings = with_live(self.settings, new)
-        taken = changed(self.settings, settings)
-        waiting = changed(settings, new)
-        if taken:
-            self._apply(settings)
-            self.settings = settings
-            logger.info("in force from now on: %s", ", ".join(_said(s, settings) for s in taken))
-        if waiting:
-            logger.warning(
-                "changed, but in force only after a restart: %s", ", ".join(s.name for s in waiting)
-            )
-        if not taken and not waiting:
-            logger.debug("the settings were reloaded and have not changed")
 
     def ask(self) -> None:
         """Let the thread that watches reload. Who asks again meanwhile is answered once."""

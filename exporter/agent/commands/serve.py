@@ -148,19 +148,6 @@ class _Agent:
         cycle.start()
         watch = partial(self._reloader.watch, self._stop)
         threading.Thread(target=watch, name="settings", daemon=True).start()
-        server = self._server()
-        await server.start(sockets)
-        loop.call_later(garbage.STARTED_S, garbage.freeze)
-        await ended.wait()
-        self._end_by_force_in(_END_WITHIN_S)
-        logger.info("ending")
-        self._stop.set()
-        await server.stop()
-        cycle.join(_CYCLE_MAY_TAKE_S)
-        self._close()
-        return self._status
-
-    def _server(self) -> HttpServer:
         app = make_app(
             *(self._pages, self._collector, self._settings, self._clock),
             config=self._config,
@@ -169,7 +156,21 @@ class _Agent:
             viewers=self._viewers,
             verdicts=self._verdicts,
         )
-        return HttpServer(app)
+        server = HttpServer(app)
+        await server.start(sockets)
+        loop.call_later(garbage.STARTED_S, garbage.freeze)
+        await ended.wait()
+        # The exporter ends within a second, also while a driver call hangs: Python would wait for
+        # the call's thread.
+        timer = threading.Timer(_END_WITHIN_S, lambda: os._exit(self._status))
+        timer.daemon = True
+        timer.start()
+        logger.info("ending")
+        self._stop.set()
+        await server.stop()
+        cycle.join(_CYCLE_MAY_TAKE_S)
+        self._close()
+        return self._status
 
     def _collect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
         """Run the cycle. If it ends by itself, a new process is needed."""
@@ -216,12 +217,6 @@ class _Agent:
                 source.close()
             except Exception:
                 logger.exception("a source could not be closed")
-
-    def _end_by_force_in(self, seconds: float) -> None:
-        """End the process even if a driver call hangs. Python would wait for its thread."""
-        timer = threading.Timer(seconds, lambda: os._exit(self._status))
-        timer.daemon = True
-        timer.start()
 
 
 def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:

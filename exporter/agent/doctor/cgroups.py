@@ -27,14 +27,15 @@ def cgroups(evidence: ProbeResults) -> Iterator[CheckResult]:
     if evidence.settings.simulate:
         return
     root = cgroup_root(evidence.settings)
+    remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
     found = find_hierarchy(root)
-    if isinstance(found, Whole | Cut):
-        yield _hierarchy(root, found.value)
-        if found.value is not None:
-            yield from _containers(found.value)
-    else:
-        remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
+    if not isinstance(found, Whole | Cut):
         yield problem("hierarchy", f"{root}: {door.why(found)}", remedy, CGROUPS)
+    elif found.value is None:
+        yield problem("hierarchy", f"{root} holds no cgroup hierarchy", remedy, CGROUPS)
+    else:
+        yield ok("hierarchy", f"cgroup {found.value.version}, walked in {found.value.root}")
+        yield from _containers(found.value)
     yield _host_pid(evidence)
     if bystanders := sorted(_without_a_gpu(evidence)):
         yield note(
@@ -68,17 +69,13 @@ def _without_a_gpu(evidence: ProbeResults) -> Iterator[int]:
                 pass
 
 
-def _hierarchy(root: str, hierarchy: Hierarchy | None) -> CheckResult:
-    if hierarchy is None:
-        remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
-        return problem("hierarchy", f"{root} holds no cgroup hierarchy", remedy, CGROUPS)
-    return ok("hierarchy", f"cgroup {hierarchy.version}, walked in {hierarchy.root}")
-
-
 def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
     """Containers found by one walk, and the cgroup driver by the kubelet's directory names."""
     walked = walk(hierarchy.root)
-    drivers = _drivers(hierarchy.root)
+    # A node that is itself a container (kind) has the kubelet's directories some levels deeper.
+    patterns = (f"{'*/' * above}kubepods*" for above in range(6))
+    kubelets = [p for each in patterns for p in Path(hierarchy.root).glob(each) if p.is_dir()]
+    drivers = {"systemd" if path.suffix == ".slice" else "cgroupfs" for path in kubelets}
     pods = {one.pod_uid for one in walked.identities if one.pod_uid}
     found = [identity for identity in walked.by_container.values() if identity.pod_uid]
     outside = {o.container_id for o in walked.identities if o.container_id and not o.pod_uid}
@@ -98,12 +95,6 @@ def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
     if unreadable:
         remedy = "read them as root, or give the pod the node's /sys/fs/cgroup"
         yield problem("directories", f"{unreadable} cannot be read", remedy, CGROUPS)
-
-
-def _drivers(root: str) -> set[str]:
-    """The kubelet's cgroup drivers, by its directories, which a node in a container has deeper."""
-    found = (path for above in range(6) for path in Path(root).glob(f"{'*/' * above}kubepods*"))
-    return {"systemd" if path.suffix == ".slice" else "cgroupfs" for path in found if path.is_dir()}
 
 
 def _host_pid(evidence: ProbeResults) -> CheckResult:

@@ -12,7 +12,6 @@ from exporter.agent.settings import Settings
 from exporter.agent.sources.gpus.gpusource import GpuSource, RestartRequiredError
 from exporter.agent.sources.node.nodesource import merged
 from exporter.agent.sources.pods.podreader import NOT_YET
-from exporter.agent.sources.pods.podsource import PodSource
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -72,7 +71,12 @@ def gather(
     try:
         for listening in sources.listening:
             listening.start()
-        _await_pods(sources.pods)
+        # If nothing says that the list fails, this waits longer than the cycle does: the cycle
+        # comes again, and a check has one try to name the pods.
+        for _ in range(int(LIST_S / FIRST_LIST_S)):
+            is_listed = sources.pods.wait(FIRST_LIST_S)
+            if is_listed or not sources.pods.status().detail.startswith(NOT_YET):
+                break
         found = _read(sources.gpus, every_s, ProbeResults(settings, begun, begun))
         memories = [device.memory for reading in found.readings for device in reading.devices]
         pids = {p.pid for memory in memories if memory for p in memory.processes or ()}
@@ -93,13 +97,6 @@ def gather(
     finally:
         for source in sources.all:
             source.close()
-
-
-def _await_pods(pods: PodSource) -> None:
-    """Wait for the first list, for longer than the cycle does if nothing says that it fails."""
-    for _ in range(int(LIST_S / FIRST_LIST_S)):
-        if pods.wait(FIRST_LIST_S) or not pods.status().detail.startswith(NOT_YET):
-            return
 
 
 def _read(gpus: tuple[GpuSource, ...], every_s: float, found: ProbeResults) -> ProbeResults:

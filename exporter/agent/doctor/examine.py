@@ -117,7 +117,10 @@ def as_text(examined: Sequence[ReportEntry], width: int, *, coloured: bool) -> s
             room = one.room
             lines += ["", room] if lines else [room]
         lines += _lines(one.finding, max(width, _LEAST_WIDTH), coloured=coloured)
-    return "\n".join([*lines, "", _sum(examined), ""])
+    counts = Counter(one.finding.verdict for one in examined)
+    problems, notes = counts[CheckVerdict.PROBLEM], counts[CheckVerdict.NOTE]
+    summed = f"{plural(problems or 'no', 'problem')}, {plural(notes or 'no', 'note')}"
+    return "\n".join([*lines, "", summed, ""])
 
 
 def _lines(finding: CheckResult, width: int, *, coloured: bool) -> list[str]:
@@ -132,12 +135,6 @@ def _lines(finding: CheckResult, width: int, *, coloured: bool) -> list[str]:
         first, later = f"{indent}→ ", f"{indent}  "
         lines += wrap(printable(more), width, initial_indent=first, subsequent_indent=later)
     return lines
-
-
-def _sum(examined: Sequence[ReportEntry]) -> str:
-    counts = Counter(one.finding.verdict for one in examined)
-    problems, notes = counts[CheckVerdict.PROBLEM], counts[CheckVerdict.NOTE]
-    return f"{plural(problems or 'no', 'problem')}, {plural(notes or 'no', 'note')}"
 
 
 def as_json(examined: Sequence[ReportEntry]) -> str:

@@ -11,7 +11,7 @@ import psutil
 
 from exporter.agent.collector.wiring import places_of
 from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
-from exporter.agent.settings import TABLE, Settings, load
+from exporter.agent.settings import TABLE, load
 from exporter.apiserver.serveranswers import ApiError
 from exporter.model import MIB, SECOND_NS
 
@@ -20,8 +20,12 @@ LEAST_FILES = 1024  # a pidfd for each process on a GPU, a connection for each s
 
 def exporter(evidence: ProbeResults) -> Iterator[CheckResult]:
     """Settings, cycle interval, user and limits of this process."""
-    yield _settings(evidence)
-    yield _pace(evidence.settings)
+    settings, default = evidence.settings, load({}, {})
+    differs = (f for f in TABLE if getattr(settings, f) != getattr(default, f))
+    changed = ", ".join(TABLE[field].name for field in differs)
+    file = f"file {settings.config_file}" if settings.config_file else "no settings file"
+    yield ok("settings", f"{file}; {f'set: {changed}' if changed else 'all defaults'}")
+    yield ok("pace", f"a cycle every {settings.collection_interval_ns / SECOND_NS:g} s")
     process = psutil.Process()
     user = os.geteuid()
     yield ok("user", "root" if user == 0 else f"uid {user}")
@@ -31,18 +35,6 @@ def exporter(evidence: ProbeResults) -> Iterator[CheckResult]:
         yield note("open files", f"{files} at most", remedy)
     free = psutil.virtual_memory().available // MIB
     yield ok("memory", f"{process.memory_info().rss // MIB} MiB in use, {free} MiB free here")
-
-
-def _settings(evidence: ProbeResults) -> CheckResult:
-    settings, default = evidence.settings, load({}, {})
-    differs = (f for f in TABLE if getattr(settings, f) != getattr(default, f))
-    changed = ", ".join(TABLE[field].name for field in differs)
-    file = f"file {settings.config_file}" if settings.config_file else "no settings file"
-    return ok("settings", f"{file}; {f'set: {changed}' if changed else 'all defaults'}")
-
-
-def _pace(settings: Settings) -> CheckResult:
-    return ok("pace", f"a cycle every {settings.collection_interval_ns / SECOND_NS:g} s")
 
 
 RELEASED_UNIX_NS = 1_760_000_000 * SECOND_NS  # October 2025: nothing ran before it was written

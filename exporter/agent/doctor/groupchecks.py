@@ -1,7 +1,7 @@
 """Checks of groups outside Kubernetes: names of containers and users, and hidden processes."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.doctor.privileges import PTRACE, SEE_PROCESSES
@@ -22,8 +22,22 @@ def groups(evidence: ProbeResults, root: str = "") -> Iterator[CheckResult]:
     if settings.simulate:
         return
     yield from _sockets(settings.groups_sockets, root)
-    yield _users(settings.path_passwd)
-    yield _hidden(settings.path_procfs)
+    if os.access(settings.path_passwd, os.R_OK):
+        yield ok("users' names", f"read from {settings.path_passwd}")
+    else:
+        remedy = "users are shown by their numbers; set --path.passwd to the host's file"
+        yield note("users' names", f"{settings.path_passwd} cannot be read", remedy)
+    # /proc mounted with hidepid hides others' processes. Process 1 is always there and is root's,
+    # so that a user without root sees by it whether /proc is.
+    if isinstance(user_id(settings.path_procfs, 1), Absent | Refused):
+        remedy = (
+            "mounted with hidepid: jobs, units and containers are found in the cgroup tree, other "
+            "processes and users are not"
+        )
+        found = f"hidden in {settings.path_procfs}"
+        yield note("others' processes", found, remedy, SEE_PROCESSES)
+    else:
+        yield ok("others' processes", f"visible in {settings.path_procfs}")
     if settings.groups_slurm_account:
         yield _environments(evidence)
 
@@ -36,7 +50,10 @@ def _sockets(sockets: tuple[str, ...], root: str) -> Iterator[CheckResult]:
     of_users: list[str] = []
     match users:
         case Whole(names) | Cut(names):
-            of_users = _of_users(names, root)
+            # Users who run containers without root have a socket each, in a folder by number.
+            uids = [int(name) for name in sorted(names) if name.isdecimal()][:_MAX_USERS]
+            asked = [(runtime, uid) for uid in uids for runtime in ("docker", "podman")]
+            of_users = [path for runtime, uid in asked for path in sockets_of(runtime, uid, root)]
         case Absent():
             pass
         case Refused() | Failed():
@@ -56,31 +73,6 @@ def _sockets(sockets: tuple[str, ...], root: str) -> Iterator[CheckResult]:
             say = problem if asked_for else note
             remedy = f"{_BY_ID}; access to it gives full control of its engine"
             yield say(subject, "this user has no access", remedy, f"write access to {path}")
-
-
-def _of_users(names: Collection[str], root: str) -> list[str]:
-    """Sockets of users who run containers without root, as far as they are visible."""
-    users = [int(name) for name in sorted(names) if name.isdecimal()][:_MAX_USERS]
-    asked = [(runtime, user) for user in users for runtime in ("docker", "podman")]
-    return [path for runtime, user in asked for path in sockets_of(runtime, user, root)]
-
-
-def _users(path: str) -> CheckResult:
-    if os.access(path, os.R_OK):
-        return ok("users' names", f"read from {path}")
-    remedy = "users are shown by their numbers; set --path.passwd to the host's file"
-    return note("users' names", f"{path} cannot be read", remedy)
-
-
-def _hidden(procfs: str) -> CheckResult:
-    """Whether other users' processes are hidden (hidepid): without root, process 1 shows it."""
-    if isinstance(user_id(procfs, 1), Absent | Refused):
-        remedy = (
-            "mounted with hidepid: jobs, units and containers are found in the cgroup tree, other "
-            "processes and users are not"
-        )
-        return note("others' processes", f"hidden in {procfs}", remedy, SEE_PROCESSES)
-    return ok("others' processes", f"visible in {procfs}")
 
 
 def _environments(evidence: ProbeResults) -> CheckResult:

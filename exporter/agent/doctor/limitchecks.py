@@ -21,14 +21,7 @@ from exporter.agent.sources.cgroups.dmem import (
     read,
 )
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
-from exporter.model import (
-    MEMORY_LIMIT,
-    MEMORY_REQUEST,
-    CgroupIdentity,
-    CgroupMemory,
-    Container,
-    Pod,
-)
+from exporter.model import MEMORY_LIMIT, MEMORY_REQUEST, CgroupIdentity, CgroupMemory
 from exporter.shown.words import plural, some_of
 
 _NEEDS = (
@@ -101,13 +94,12 @@ def _asked_in_vain(evidence: ProbeResults) -> Iterator[str]:
         if pod is None:
             continue
         for container in pod.containers:
-            if who.container_id in container.container_ids and _asks(pod, container):
+            is_its = who.container_id in container.container_ids
+            # The toolkit's hook sets a limit only where a container has both variables. KAI's
+            # annotations ask fractiond to put them there.
+            stated = container.environment.keys() >= {MEMORY_REQUEST, MEMORY_LIMIT}
+            if is_its and (stated or nvfractions.states_amounts(pod, container)):
                 yield f"{pod.namespace}/{pod.name}"
-
-
-def _asks(pod: Pod, container: Container) -> bool:
-    stated = container.environment.keys() >= {MEMORY_REQUEST, MEMORY_LIMIT}
-    return stated or nvfractions.states_amounts(pod, container)
 
 
 def _unread(evidence: ProbeResults, files: CgroupFiles) -> Iterator[CheckResult]:

@@ -55,7 +55,12 @@ def pods(evidence: ProbeResults, usual: str = SOCKET) -> Iterator[CheckResult]:
     settings = evidence.settings
     if settings.simulate:
         return
-    yield _node(evidence)
+    status = evidence.status("pods_api")
+    if status is not None and status.up and status.detail:
+        remedy = "give the name that 'kubectl get nodes' shows"
+        yield problem("node name", status.detail, remedy, privileges.NODE_NAME)
+    else:
+        yield ok("node name", node_name(settings.node_name))
     if not _on_kubernetes(evidence, usual):
         found = "none here: no ServiceAccount, no kubeconfig, no kubelet, no logs of pods"
         remedy = "on a node of a cluster, give --kubeconfig; otherwise nothing to do"
@@ -68,7 +73,14 @@ def pods(evidence: ProbeResults, usual: str = SOCKET) -> Iterator[CheckResult]:
         return
     if kind in {"auto", "api"}:
         if kind == "auto" and places.credentials() is None:
-            yield _no_credentials(in_pod="KUBERNETES_SERVICE_HOST" in places.environ)
+            found = "no ServiceAccount and no kubeconfig: the API server is not asked"
+            remedy = "on a node of a cluster, give --kubeconfig; otherwise nothing to do"
+            privilege = ""
+            # In a pod only the token is missing. Elsewhere there may be no cluster at all.
+            if "KUBERNETES_SERVICE_HOST" in places.environ:
+                remedy = "let the pod's ServiceAccount token be mounted"
+                privilege = privileges.SERVICE_ACCOUNT
+            yield note("API server", found, remedy, privilege)
         else:
             yield from _api(evidence, places.to_api())
     if kind in {"auto", "kubelet"} and (places.credentials() is not None or places.kubelet):
@@ -88,26 +100,6 @@ def _on_kubernetes(evidence: ProbeResults, usual: str) -> bool:
         or not door.is_gone(places.logs / "pods")
         or not door.is_gone(Path(usual).parent)
     )
-
-
-def _no_credentials(*, in_pod: bool) -> CheckResult:
-    """In a pod the token is missing; on another machine there may be no cluster at all."""
-    found = "no ServiceAccount and no kubeconfig: the API server is not asked"
-    if in_pod:
-        remedy = "let the pod's ServiceAccount token be mounted"
-        return note("API server", found, remedy, privileges.SERVICE_ACCOUNT)
-    return note(
-        "API server", found, "on a node of a cluster, give --kubeconfig; otherwise nothing to do"
-    )
-
-
-def _node(evidence: ProbeResults) -> CheckResult:
-    name = node_name(evidence.settings.node_name)
-    status = evidence.status("pods_api")
-    if status is not None and status.up and status.detail:
-        remedy = "give the name that 'kubectl get nodes' shows"
-        return problem("node name", status.detail, remedy, privileges.NODE_NAME)
-    return ok("node name", name)
 
 
 def _api(evidence: ProbeResults, connect: Callable[[], KubeClient]) -> Iterator[CheckResult]:
@@ -147,24 +139,22 @@ def _tried(client: KubeClient, rule: _Rule) -> CheckResult:
         with client.get(rule.path, rule.query, TIMEOUT_S):
             return ok(rule.subject, "allowed")
     except ApiError as error:
-        return _refused(error, rule)
-
-
-def _refused(error: ApiError, rule: _Rule) -> CheckResult:
-    if error.status is None:
-        remedy = "check that the address and the network policy let this pod reach it"
-        return problem("API server", explanation(error), remedy)
-    if error.status == HTTPStatus.UNAUTHORIZED:
-        remedy = "check that the token or the kubeconfig is still valid"
-        return problem("API server", explanation(error), remedy, privileges.SERVICE_ACCOUNT)
-    if error.status == HTTPStatus.NOT_FOUND:
-        remedy = "see --node.name: 'kubectl get nodes' shows the node's name in the cluster"
-        return problem(rule.subject, str(error), remedy, privileges.NODE_NAME)
-    if error.status == HTTPStatus.FORBIDDEN:
-        make = problem if rule.needed else note
-        found = f"forbidden: {error}"
-        return make(rule.subject, found, f"grant it; without it {rule.without}", rule.privilege)
-    return problem(rule.subject, explanation(error), "see the API server's log")
+        # No answer, and a token that is not accepted, are the server's problem and not this
+        # rule's: the subject says so, and the caller tries no other rule.
+        if error.status is None:
+            remedy = "check that the address and the network policy let this pod reach it"
+            return problem("API server", explanation(error), remedy)
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            remedy = "check that the token or the kubeconfig is still valid"
+            return problem("API server", explanation(error), remedy, privileges.SERVICE_ACCOUNT)
+        if error.status == HTTPStatus.NOT_FOUND:
+            remedy = "see --node.name: 'kubectl get nodes' shows the node's name in the cluster"
+            return problem(rule.subject, str(error), remedy, privileges.NODE_NAME)
+        if error.status == HTTPStatus.FORBIDDEN:
+            make = problem if rule.needed else note
+            found = f"forbidden: {error}"
+            return make(rule.subject, found, f"grant it; without it {rule.without}", rule.privilege)
+        return problem(rule.subject, explanation(error), "see the API server's log")
 
 
 def _claims(client: KubeClient, evidence: ProbeResults) -> Iterator[CheckResult]:

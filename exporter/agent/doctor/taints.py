@@ -5,7 +5,7 @@ one taint for the devices that its ``deviceSelector`` selects by driver, pool an
 version of the group has such rules, and only a cluster that serves them is asked.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http import HTTPStatus
 from itertools import islice
 
@@ -54,10 +54,6 @@ def taints(client: KubeClient, version: str, node: str) -> Iterator[CheckResult]
         spec = mapping(rule, "spec")
         for place in filter(lambda place: _selects(spec, place), found):
             found[place].append(taint_of(mapping(spec, "taint")))
-    yield from _named(found)
-
-
-def _named(found: Mapping[Place, list[str]]) -> Iterator[CheckResult]:
     tainted = [
         f"{name} of {driver} ({', '.join(own)})" for (driver, _, name), own in found.items() if own
     ]
