@@ -153,13 +153,16 @@ class Pseudonyms(Names):
             return text
         if text.startswith(f"{RESERVATION_NAME}-"):
             return f"{RESERVATION_NAME}-{self._digest(text)[:10]}"
-        if WITH_ID.fullmatch(text):
-            return ID.sub(lambda found: self._id(found[0]), text)
-        return f"x{self._digest(text)[:10]}"
+        if not WITH_ID.fullmatch(text):
+            return f"x{self._digest(text)[:10]}"
 
-    def _id(self, text: str) -> str:
-        digits = iter(self._digest(text.lower().replace("-", "")))
-        return DIGIT.sub(lambda _: next(digits), text)
+        def disguised(found: re.Match[str]) -> str:
+            # An id has one pseudonym, with dashes or without, in small letters or capital ones:
+            # cgroups, the kubelet and the driver write the same id in different ways.
+            digits = iter(self._digest(found[0].lower().replace("-", "")))
+            return DIGIT.sub(lambda _: next(digits), found[0])
+
+        return ID.sub(disguised, text)
 
     def _digest(self, text: str) -> str:
         content = text.encode(errors="surrogatepass")
@@ -228,19 +231,18 @@ class Pseudonyms(Names):
 
     def table(self, table: PodTable) -> PodTable:
         """Returns the pods under pseudonyms; those of the last table are kept."""
-        if table is not self._real:
-            self._real, self._pseudonymised = table, self._table(table)
-        return self._pseudonymised
-
-    def _table(self, table: PodTable) -> PodTable:
+        if table is self._real:
+            return self._pseudonymised
         name = self.name
         by_id = table.by_container_id.items()
-        return PodTable(
+        self._pseudonymised = PodTable(
             version=table.version,
             pods={name(uid): self.pod(pod) for uid, pod in table.pods.items()},
             by_kubelet_uid={name(a): name(b) for a, b in table.by_kubelet_uid.items()},
             by_container_id={name(cid): (name(uid), name(own)) for cid, (uid, own) in by_id},
         )
+        self._real = table
+        return self._pseudonymised
 
     def pod(self, pod: Pod) -> Pod:
         """Returns a pod under pseudonyms, with the allocations of the real one."""
@@ -317,12 +319,16 @@ class Pseudonyms(Names):
         allocatable = disguised_amounts(facts.allocatable, self.name)
         if (facts.labels or facts.allocatable) and not (labels or allocatable):
             labels = {"kubernetes.io/os": "linux"}  # without labels it counts as unknown
-        annotations = _known(facts.annotations, NODE_ANNOTATION_PREFIXES)
+        annotations = {
+            key: self._tokens(text)
+            for key, text in facts.annotations.items()
+            if key.startswith(NODE_ANNOTATION_PREFIXES)
+        }
         return replace(
             facts,
             devices=tuple(map(self._device, facts.devices)),
             labels=labels,
-            annotations={key: self._tokens(text) for key, text in annotations.items()},
+            annotations=annotations,
             allocatable=allocatable,
             grants=disguised_grants(facts.grants, self.name),
             claims=disguised_claims(facts.claims, facts.offered, self.name),
@@ -333,7 +339,3 @@ class Pseudonyms(Names):
     def status(self, status: SourceStatus) -> SourceStatus:
         """Returns it without the detail, which is free text and may name anything."""
         return status._replace(detail="")
-
-
-def _known(texts: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
-    return {key: text for key, text in texts.items() if key.startswith(prefixes)}

@@ -68,7 +68,17 @@ class Lifecycle:
                 for spec, (number, *_), moments in here
                 if moments.bound <= now_ns < moments.removed
             ]
-            grants = {pod.uid: _grants(spec) for spec, pod in present if not pod.terminal}
+            # The kubelet gives the devices of a pod that has ended back, while the API server
+            # still lists the pod.
+            grants = {
+                pod.uid: tuple(
+                    Grant(container.name, resource, ids)
+                    for container in spec.containers
+                    for resource, ids in container.granted.items()
+                )
+                for spec, pod in present
+                if not pod.terminal
+            }
             self._newest = Cluster(
                 _indexed(version, [pod for _, pod in present]),
                 {uid: held for uid, held in grants.items() if held},
@@ -106,12 +116,14 @@ class Lifecycle:
     def _pod(self, spec: PodSpec, number: int, moments: Moments, now_ns: int) -> Pod:
         scenario = self._scenario
         names = pod_name(scenario.seed, spec, number)
+        # The status of a pod that has ended names its containers, however late it is otherwise.
         known = now_ns >= min(moments.known, moments.ended)
+        running = "Running" if now_ns >= moments.known else "Pending"
         return Pod(
             uid=names.uid,
             namespace=spec.namespace,
             name=names.name,
-            phase=_phase(moments, now_ns),
+            phase="Succeeded" if now_ns >= moments.ended else running,
             qos=spec.qos,
             static_hash=names.kubelet_uid if spec.static else "",
             owner_kind=spec.owner_kind or ("Job" if spec.span.every_ns else ""),
@@ -132,14 +144,6 @@ class Lifecycle:
         )
 
 
-def _grants(spec: PodSpec) -> tuple[Grant, ...]:
-    return tuple(
-        Grant(container.name, resource, ids)
-        for container in spec.containers
-        for resource, ids in container.granted.items()
-    )
-
-
 def cgroup_path(pod: PodSpec, kubelet_uid: str, cid: str) -> str:
     """Where the kubelet and the runtime put a container's processes.
 
@@ -154,12 +158,6 @@ def cgroup_path(pod: PodSpec, kubelet_uid: str, cid: str) -> str:
     prefix = f"kubepods-{qos}" if qos else "kubepods"
     leaf = LEAF.get(pod.runtime, DOCKER_LEAF).format(cid)
     return f"/{above}/{prefix}-pod{kubelet_uid.replace('-', '_')}.slice/{leaf}"
-
-
-def _phase(moments: Moments, now_ns: int) -> str:
-    if now_ns >= moments.ended:
-        return "Succeeded"
-    return "Running" if now_ns >= moments.known else "Pending"
 
 
 def _static_marks(names: PodName) -> dict[str, str]:
