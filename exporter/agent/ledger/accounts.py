@@ -241,12 +241,6 @@ class Account(NamedTuple):
         is_live = self.resident or self.has_allocation
         return mono_ns if is_live else self.live_mono_ns
 
-    def last_sign_ns(self, mono_ns: int) -> int:
-        """When its owner was last live or used anything, up to the given moment."""
-        # Processes that start and end between two process lists are in neither, but they do use the
-        # device.
-        return max(self.last_live_ns(mono_ns), self.used_mono_ns)
-
 
 def sum_counters(counters: Counters, *others: Counters) -> Counters:
     """The sums of the counters of some accounts."""

@@ -379,9 +379,10 @@ def _shares(allocations: _AllocationsBy[K]) -> dict[K, Shares]:
 
 
 def _gone(accounts: Mapping[K, Account], oldest_ns: int, now: Moment) -> list[K]:
-    # Nearly all have used something since, which costs the least to find out.
+    # Use alone keeps an account open: processes that start and end between two process lists are in
+    # neither, and still use the device. It costs the least to find out, so it is asked first.
     return [
         k
         for k, a in accounts.items()
-        if a.used_mono_ns < oldest_ns and a.last_sign_ns(now.mono_ns) < oldest_ns
+        if a.used_mono_ns < oldest_ns and a.last_live_ns(now.mono_ns) < oldest_ns
     ]
