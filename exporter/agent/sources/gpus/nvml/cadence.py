@@ -2,8 +2,8 @@
 
 The slow phases (process lists, sensors, counters, GPM) have intervals of their own. A slow driver
 call holds a lock that the calls of every tenant wait for. So a read may cost a small part of its
-interval; if it costs more, the interval is widened. The rings are read in every cycle, because they
-would overflow otherwise.
+interval; if it costs more, the interval is widened. Rings have none, because they would overflow if
+it widened: ``NvmlDevice`` reads them as often as ``Demand.samples_every_ns`` says.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ class AdaptiveInterval:
 
 T = TypeVar("T")
 
-SAMPLES = "samples"  # in every cycle: the rings, energy, what wraps, and calls of no other phase
+SAMPLES = "samples"  # without an interval here: rings, energy, what wraps, calls of no other phase
 PROCESSES = "processes"
 SENSORS = "sensors"
 COUNTERS = "counters"
