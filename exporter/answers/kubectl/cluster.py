@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from http import HTTPStatus
@@ -29,7 +29,8 @@ STORES = (  # labels of services that answer Prometheus' queries, the likeliest 
 _PORT = "metrics"  # the name of the exporter's port
 _TIMEOUT_S = 15.0
 _LARGEST = 64 << 20
-_MOST = 5000  # pods and services that are looked at
+_PAGE = 500  # items of a list that are asked for at once
+_MOST_PAGES = 100  # more exporters than a cluster can have nodes
 _NAME_IT = "name the namespace (--exporter-namespace)"
 _MAX_NEAR = 5
 _OURS = "count(mgpu_exporter_build_info)"
@@ -106,10 +107,9 @@ class UserCluster:
         """
         try:
             field = f"metadata.name={pod}"
-            pods = self._get("/api/v1/pods", "pods", fieldSelector=field, limit=_MOST)
+            found = self._all("/api/v1/pods", "pods", fieldSelector=field)
         except NoAnswerError:
             return None
-        found = list(_items(pods))
         if len(found) > 1:
             names = sorted(f"{_of(one, 'metadata').get('namespace')}/{pod}" for one in found)
             raise NoAnswerError(f"{' and '.join(names[:_MAX_NEAR])}: name one of them")
@@ -179,11 +179,11 @@ class UserCluster:
         for label, namespace in product(STORES, self._namespaces):
             path = f"/api/v1/namespaces/{quote(namespace)}/services"
             try:
-                services = self._get(path, "services", labelSelector=label, limit=_MOST)
+                services = self._all(path, "services", labelSelector=label)
             except NoAnswerError as error:
                 refused.append(str(error))
                 continue
-            for service in _items(services):
+            for service in services:
                 meta = _of(service, "metadata")
                 name = f"{meta.get('namespace')}/{meta.get('name')}"
                 # A store may be another team's, without one exporter in it. Its answers would be
@@ -220,7 +220,7 @@ class UserCluster:
 
     def _pods(self, namespace: str, what: str, **query: str) -> list[Json]:
         path = f"/api/v1/namespaces/{quote(namespace)}/pods"
-        return list(_items(self._get(path, what, limit=_MOST, **query)))
+        return self._all(path, what, **query)
 
     def _near(self, namespace: str, pod: str) -> str:
         try:
@@ -231,6 +231,22 @@ class UserCluster:
         begins = [name for name in names if name.startswith(pod)]
         near = list(dict.fromkeys([*begins, *get_close_matches(pod, names, _MAX_NEAR)]))
         return f"; did you mean {' or '.join(near[:_MAX_NEAR])}?" if near else ""
+
+    def _all(self, path: str, what: str, **query: str) -> list[Json]:
+        """All items of a list, asked for page by page: half of it would look like all.
+
+        Raises:
+            NoAnswerError: a page does not come, or they do not end.
+
+        """
+        found: list[Json] = []
+        for _ in range(_MOST_PAGES):
+            page = self._get(path, what, limit=_PAGE, **query) or {}
+            found += _list(page, "items")
+            query["continue"] = str(_of(page, "metadata").get("continue") or "")
+            if not query["continue"]:
+                return found
+        raise NoAnswerError(f"the list of {what} has more than {_MOST_PAGES * _PAGE} items")
 
     def _get(self, path: str, what: str, **query: str | int) -> Json | None:
         """What is there; None if there is nothing.
@@ -308,7 +324,3 @@ def _of(document: Json, name: str) -> Json:
 def _list(document: Json, name: str) -> list[Json]:
     found = document.get(name)
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
-
-
-def _items(found: Json | None) -> Iterator[Json]:
-    yield from _list(found or {}, "items")

@@ -31,7 +31,7 @@ class Cluster:
     """``with Cluster(pods, services) as cluster``.
 
     ``refused`` are beginnings of paths, which are answered by ``refusal``.
-    ``hangs``: a port-forward begins, and nothing comes back.
+    ``hangs``: a port-forward begins, and nothing comes back. A list has ``page`` pods at a time.
     """
 
     def __init__(
@@ -42,8 +42,9 @@ class Cluster:
         *,
         refusal: int = 403,
         hangs: bool = False,
+        page: int = 500,
     ) -> None:
-        self._hangs = hangs
+        self._hangs, self._page = hangs, page
         self._ends = asyncio.Event()
         self._pods = pods
         self._services = services or []
@@ -127,7 +128,11 @@ class Cluster:
             and (field != "spec.nodeName" or value == each["spec"]["nodeName"])
             and (field != "metadata.name" or value == each["metadata"]["name"])
         ]
-        return web.json_response({"items": found})
+        # As an API server does: a page at a time, and the place at which the next one begins.
+        begin = int(request.query.get("continue") or 0)
+        end = begin + min(int(request.query["limit"]), self._page)
+        more = {"continue": str(end)} if end < len(found) else {}
+        return web.json_response({"metadata": more, "items": found[begin:end]})
 
     async def _list_services(self, request: web.Request) -> web.Response:
         wanted = request.query["labelSelector"].split("=")

@@ -86,6 +86,16 @@ def test_top_shows_the_own_namespace_on_all_nodes_and_the_rest_as_others(
     assert "n2" in said
 
 
+def test_a_list_that_comes_in_pages_is_read_to_its_end(
+    pods: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Cluster(pods, page=1) as cluster:
+        assert main(["top", "-A", f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"]) == 0
+    said = capsys.readouterr().out
+    assert "n1" in said
+    assert "n2" in said
+
+
 def test_a_node_without_an_answer_costs_only_itself(
     pods: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
