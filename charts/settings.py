@@ -6,6 +6,7 @@ that the templates refuse some (``mgpu.refuse``).
 
 from collections.abc import Iterator
 
+from charts.forms import choice
 from charts.forms import schema as schema_of
 from charts.value import Schema
 from exporter.agent.settings import TABLE
@@ -38,6 +39,10 @@ OWNED = frozenset(
     }
 )
 """What follows from other values of the chart: mounts, permissions and ports hang on it."""
+
+GONE = {"metrics.profile": ["standard"]}
+"""Values of older versions. A schema can only list what is allowed, so it lets these pass, and the
+templates (``mgpu.refuseSettings``) say what to write instead."""
 
 
 def free() -> Iterator[Setting]:
@@ -77,6 +82,9 @@ def _properties(folder: dict[str, object]) -> dict[str, dict[str, object]]:
 
 def _form(setting: Setting) -> Schema:
     """The setting's values; those that stand for its default are there beside those of its kind."""
+    if setting.name in GONE:
+        (names,) = setting.kind.form.of
+        return choice((*names, *GONE[setting.name]))
     if setting.default:
         return schema_of(setting.kind.form)
     return {"anyOf": [schema_of(setting.kind.form), {"enum": ["", [], {}]}]}

@@ -164,6 +164,15 @@ def test_helm_refuses_the_same_values_and_names_each(bad: dict[str, Any]) -> Non
 
 
 @pytest.mark.program("helm")
+def test_helm_says_what_to_write_for_a_value_of_an_older_version(tmp_path: Path) -> None:
+    ((name, (value,)),) = settings.GONE.items()
+    old = {name: value}
+    assert refused_by_serve(tmp_path, yaml.safe_dump(old))
+    with pytest.raises(Refused, match=r"settings\.metrics\.profile: standard is gone; write full"):
+        render(settings=nested(old))
+
+
+@pytest.mark.program("helm")
 @pytest.mark.parametrize("good", rounds(GOOD))
 def test_helm_and_serve_take_the_good_values(tmp_path: Path, good: dict[str, Any]) -> None:
     assert refused_by_serve(tmp_path, render(settings=nested(good)).settings) == []

@@ -16,6 +16,9 @@ start. What is wrong with a single one is refused by values.schema.json.
 {{- fail (printf "settings.web.open-page contradicts %s; give one of the two" $name) }}
 {{- end }}
 {{- end }}
+{{- if eq "standard" (default "" (default dict $settings.metrics).profile) }}
+{{- fail "settings.metrics.profile: standard is gone; write full, which has all of it" }}
+{{- end }}
 {{- $gpus := default dict $settings.gpus }}
 {{- range $source := kindIs "slice" $gpus.source | ternary $gpus.source (list $gpus.source) | compact }}
 {{- if and $.Values.simulate (not (has $source (list "auto" "simulated"))) }}
