@@ -83,6 +83,8 @@ class Index:
 
     def of(self, labels: Labels) -> Sequence[Target]:
         """The targets that a series may be of."""
+        if not self._targets:  # those of a range are known once it is read
+            return ()
         names = _names(labels.get("__name__", ""), tuple(labels))
         # A node has thousands of series, and most have the same labels of their target.
         key = names, tuple(labels[name] for name in names.visible)
