@@ -194,7 +194,7 @@ def _seen() -> list[Panel]:
             "percentunit",
             colors={".": BAD},
             width=8,
-        ),
+        ).max_data_points(FEW_POINTS),
     ]
 
 

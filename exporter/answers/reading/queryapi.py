@@ -359,7 +359,7 @@ def _are_labels(metric: object) -> TypeGuard[Labels]:
         "".join((*metric, *metric.values())).encode()
     except (TypeError, UnicodeEncodeError):  # one is no text, or half of a character
         return False
-    return all(len(value) <= _LONGEST_LABEL for value in metric.values())
+    return max(map(len, metric.values()), default=0) <= _LONGEST_LABEL
 
 
 _NO_SAMPLE = (inf, 0.0)
