@@ -19,7 +19,7 @@ from exporter.answers.advise.sizing import (
     RECORDED_S,
     SizingOutcome,
 )
-from exporter.answers.advise.unrecorded import SERIES
+from exporter.answers.advise.unrecorded import GROUP_SERIES, LIMITED, SERIES
 from exporter.answers.reading.queryapi import Labels, Prometheus, label, quoted, renamings
 from exporter.answers.reading.ranges import written
 from exporter.httpclient import NoAnswerError
@@ -34,7 +34,10 @@ _OWN = {  # of what is recorded of a workload; and what replicas of a Prometheus
 
 
 class Workload(NamedTuple):
-    """A container of the pods of one owner. ``cluster``: whatever a store calls it."""
+    """A container of the pods of one owner; or a group, its kind and name as the owner's.
+
+    ``cluster``: whatever a store calls it.
+    """
 
     cluster: str
     namespace: str
@@ -79,6 +82,8 @@ def advised(
 ) -> Found:
     """The advice on each workload that had an allocation in the range.
 
+    Without a namespace also on the groups that the kernel holds to an amount of memory.
+
     ``slow`` receives the reason if an answer takes long.
 
     Raises:
@@ -102,23 +107,42 @@ def advised(
                 "the exporters' own are read, which takes longer and says nothing of vLLM's cache"
             )
         advice += reader.advice()
+    if not namespace:
+        matchers = ",".join(prometheus.targets)
+        reader = _FigureReader(prometheus, matchers, since_s, until_s, of_groups=True)
+        if reader.first_s is not None:
+            firsts.append(reader.first_s)
+            advice += reader.advice()
     if not advice:
         where = f"namespace {namespace}" if namespace else "any namespace"
+        groups_too = "" if namespace else ", and no group (job, Docker container) with a limit"
         raise NoAnswerError(
             f"{prometheus.address} knows no container of {where} that was allocated a GPU in this "
-            "range; jobs, Docker containers and other groups have no share that could be advised on"
+            f"range{groups_too}"
         )
     return Found(sorted(advice, key=lambda one: (one[0], one[1].resource)), min(firsts))
 
 
 class _FigureReader:
-    """Reads the figures of the workloads that matchers choose, as recorded or, if need be, not."""
+    """Reads the figures of the workloads that matchers choose, as recorded or, if need be, not.
 
-    def __init__(self, prometheus: Prometheus, chosen: str, since_s: int, until_s: int) -> None:
+    ``of_groups``: of the groups with a limit instead, which no rule records.
+    """
+
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        chosen: str,
+        since_s: int,
+        until_s: int,
+        *,
+        of_groups: bool = False,
+    ) -> None:
+        self._series = GROUP_SERIES if of_groups else SERIES
         self._prometheus, self._chosen, self._until_s = prometheus, chosen, until_s
         self._span_s = until_s - since_s
-        self.recorded_s = self._first_s(f"{LEVEL}{CARDS}")
-        raw_s = self._first_s("mgpu_container_allocation_info")
+        self.recorded_s = None if of_groups else self._first_s(f"{LEVEL}{CARDS}")
+        raw_s = self._first_s(LIMITED if of_groups else "mgpu_container_allocation_info")
         known = [one for one in (self.recorded_s, raw_s) if one is not None]
         self.first_s = min(known, default=None)
         self.is_recorded = self.recorded_s is not None and (
@@ -137,6 +161,8 @@ class _FigureReader:
         for workload, scheme in self._figures(CARDS, "last_over_time", LATELY):
             schemes[workload].append(scheme)
         for resource, asked in FIGURES.items():
+            if asked["allocated"].series not in self._series:
+                continue  # nothing of it is ever promised to a group
             figures = {name: self._by_workload(*one) for name, one in asked.items()}
             for workload, some in schemes.items():
                 own = {
@@ -179,9 +205,9 @@ class _FigureReader:
         long = over or f"{self._span_s}s"
         if self.is_recorded:
             series = f"{LEVEL}{name}{{{self._chosen}}}[{long}]"
-        elif name in SERIES:
+        elif name in self._series:
             step = f"{self._step_s}s"
-            series = f"({SERIES[name](self._chosen, self._step_s)})[{long}:{step}]"
+            series = f"({self._series[name](self._chosen, self._step_s)})[{long}:{step}]"
         else:
             return {}
         call = how if how.endswith(" ") else f"{how}("

@@ -114,7 +114,9 @@ def smallest_of(scheme: str, resource: Resource) -> float:
 
 
 def is_known(scheme: str, resource: Resource) -> bool:
-    """Whether the step in which the system takes it is known."""
+    """Whether the step in which the system takes it is known: the kernel ("") takes any amount."""
+    if not scheme:
+        return True
     unit = UNITS.get((scheme, resource))
     return unit is not None and unit.step is not None
 

@@ -1,7 +1,8 @@
 """What rules/mgpu-recording.yaml would have recorded of workloads, by the exporters' own series.
 
 Expressions by the name that a rule records under, without its level. Each is given matchers and the
-seconds that one value is of. tests/answers/advise/test_advise.py compares the advice by both.
+seconds that one value is of. tests/answers/advise/test_advise.py compares the advice by both. Of
+groups no rule records anything.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +15,10 @@ _OWNER = "owner_kind, owner_name"
 _LEVEL = f"cluster, namespace, exported_namespace, {_OWNER}, container, exported_container"
 
 _RATE_S = 300  # a rate is of so long, and no value is of less
+
+LIMITED = "mgpu_group_memory_limit_bytes"  # a group has no other share than this
+_OF_GROUP = "cluster, job, instance, kind, group, uuid"
+_GROUP_LEVEL = f"cluster, {_OWNER}"
 
 Series = Callable[[str, int], str]  # matchers, seconds → an expression
 
@@ -95,4 +100,44 @@ SERIES: Mapping[str, Series] = {
     "mgpu_memory_usable_bytes:max": _most(f"({_MEMORY} >= bool 0) {_ON_CARD} {_TOTAL}"),
     "mgpu_memory_needed_bytes:max_15m": _most(f"max_over_time({_MEMORY}[TIME])"),
     "mgpu_memory_needed_bytes:min_15m": _most(f"min_over_time({_MEMORY}[TIME])"),
+}
+
+
+def _limited(series: str) -> Series:
+    """Of a group that has a limit of memory, on the card where it is most."""
+
+    def expression(chosen: str, seconds: int) -> str:
+        found = series.replace("OF", f"{{{chosen}}}").replace("TIME", f"{max(seconds, _RATE_S)}s")
+        return f"max by ({_GROUP_LEVEL}) ({_named(found, chosen)})"
+
+    return expression
+
+
+def _named(series: str, chosen: str) -> str:
+    """A series of groups that have a limit, with their kind and name as an owner's."""
+    found = f"({series}) and on ({_OF_GROUP}) {LIMITED}{{{chosen}}}"
+    for name, of in (("owner_kind", "kind"), ("owner_name", "group")):
+        found = f'label_replace({found}, "{name}", "$1", "{of}", "(.+)")'
+    return found
+
+
+def _limited_cards(chosen: str, _: int) -> str:
+    there = _named(f"{LIMITED}{{{chosen}}}", chosen)
+    return f"count by ({_GROUP_LEVEL}) (max by ({_GROUP_LEVEL}, uuid) ({there}))"
+
+
+def _limited_lasting(chosen: str, seconds: int) -> str:
+    before = _named(f"{LIMITED}{{{chosen}}} offset 1h", chosen)
+    return f"count by ({_GROUP_LEVEL}) ({before}) or 0 * {_limited_cards(chosen, seconds)}"
+
+
+_GROUPS_MEMORY = "mgpu_group_memory_used_bytesOF"
+GROUP_SERIES: Mapping[str, Series] = {
+    "mgpu_allocations:count": _limited_cards,
+    "mgpu_lasting_pods:count": _limited_lasting,
+    "mgpu_memory_limit_bytes:max": _limited(f"{LIMITED}OF"),
+    "mgpu_memory_used_bytes:max_15m": _limited(f"max_over_time({_GROUPS_MEMORY}[TIME])"),
+    "mgpu_memory_usable_bytes:max": _limited(f"({_GROUPS_MEMORY} >= bool 0) {_ON_CARD} {_TOTAL}"),
+    "mgpu_memory_needed_bytes:max_15m": _limited(f"max_over_time({_GROUPS_MEMORY}[TIME])"),
+    "mgpu_memory_needed_bytes:min_15m": _limited(f"min_over_time({_GROUPS_MEMORY}[TIME])"),
 }

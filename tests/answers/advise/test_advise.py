@@ -449,3 +449,31 @@ def test_bursts_between_scrapes_that_are_far_apart_are_seen_without_rules(
     typical = {one["owner"]: one["typical"] for one in found["advice"] if one["resource"] == "core"}
     assert len(typical) == len(bursts)
     assert min(typical.values()) > 0.15, typical
+
+
+def test_a_group_is_advised_on_the_memory_that_the_kernel_holds_it_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = {"docker": ("llm", 16), "slurm": ("4711", 5), "user": ("dave", None)}
+    with Store(tmp_path) as store:
+        for second in range(0, DAYS_S + 1, 600):
+            lines = ['mgpu_device_memory_total_bytes{uuid="GPU-0"} 8e10']
+            for kind, (group, limit_gib) in limits.items():
+                own = f'{{kind="{kind}",group="{group}",gpu="0",uuid="GPU-0"}}'
+                used = waves(3, 4)(second / DAYS_S) * GIB
+                lines.append(f"mgpu_group_memory_used_bytes{own} {used!r}")
+                if limit_gib is not None:
+                    lines.append(f"mgpu_group_memory_limit_bytes{own} {limit_gib * GIB}")
+            for at in range(second, second + 600, 150):
+                store.scrape(Target({"job": "mgpu", "instance": "n"}), "\n".join(lines), BEGIN + at)
+        found = json.loads(advise(store, capsys, *RANGE, "--format=json"))["advice"]
+        table = advise(store, capsys)
+
+    said = {(one["owner_kind"], one["owner"], one["resource"]): one for one in found}
+    assert said.keys() == {("docker", "llm", "memory"), ("slurm", "4711", "memory")}
+    assert {key[0]: one["verdict"] for key, one in said.items()} == {
+        "docker": "lower",
+        "slurm": "keep",
+    }
+    assert said["docker", "llm", "memory"]["recommended"] == pytest.approx(4.6 * GIB, rel=0.005)
+    assert "docker/llm" in table

@@ -462,8 +462,7 @@ def test_advise_and_bill_find_the_prometheus_of_the_cluster(
             assert main(["advise", "--since=2h", here]) == 2
             assert capsys.readouterr().err == (
                 "kubectl mgpu advise: monitoring/prometheus-operated knows no container of "
-                f"namespace {MINE} that was allocated a GPU in this range; jobs, Docker containers "
-                "and other groups have no share that could be advised on\n"
+                f"namespace {MINE} that was allocated a GPU in this range\n"
             )
 
 
