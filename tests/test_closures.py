@@ -11,7 +11,7 @@ import exporter
 
 ROOT = Path(exporter.__file__).parent
 AGENT_LINES = 44_300
-PLUGIN_LINES = 19_250
+PLUGIN_LINES = 19_400
 SIMULATION = ("exporter.agent.simulation", "exporter.agent.sources.gpus.simulated")
 ANSWERS = ("top", "why", "advise", "bill")
 
