@@ -344,6 +344,17 @@ def test_of_several_targets_the_one_that_was_scraped_then_is_meant(
         assert nearest[1] in times[targets.index(found[1])]
 
 
+@pytest.mark.parametrize(("cycles", "lives"), [((100.0, 160.0), 1), ((100.0, 2.0), 2)])
+def test_a_start_that_drifts_is_one_life_unless_its_cycles_begin_again(
+    cycles: tuple[float, float], lives: int
+) -> None:
+    """A clock that is corrected moves a start by a part of a second; so may a quick restart."""
+    scrapes = Scrapes()
+    for name, values in ((START, (BEGIN, BEGIN + 0.5)), (CYCLES, cycles)):
+        scrapes.take({"__name__": name}, zip((BEGIN + 60.0, BEGIN + 120.0), values, strict=True))
+    assert len(set(scrapes.of(frozenset())[1])) == lives
+
+
 def test_two_servers_of_an_overcommitted_card_may_be_a_step_apart() -> None:
     """One of them was away when the last hour ended; three pods keep the whole card each."""
     span = Span(BEGIN, BEGIN + 6 * HOUR, HOUR)
