@@ -101,6 +101,26 @@ def test_a_server_whose_certificate_has_expired_is_refused_until_it_and_its_auth
         pods.wait_until_up()
 
 
+@needs_openssl
+def test_a_certificate_that_changes_while_pods_are_watched_is_said_until_its_authority_is_here(
+    secure: ApiServer, service_account: Path, tmp_path: Path
+) -> None:
+    """What is known of pods stays meanwhile."""
+    assert secure.tls is not None
+    secure.add_pod(pod_document("a"))
+    with Watching(in_pod(secure, service_account)) as pods:
+        pods.wait_for_names("a")
+        new, key = make_certificate(tmp_path, "rotated")
+        secure.tls.load_cert_chain(new, key)
+        secure.drop_connections()
+        pods.wait_until_down("certificate verify failed")
+        secure.add_pod(pod_document("b"))
+        assert pods.names() == {"a"}
+        (service_account / "ca.crt").write_bytes(new.read_bytes())
+        pods.wait_until_up()
+        pods.wait_for_names("a", "b")
+
+
 def test_a_token_of_several_lines_is_refused_by_the_server_and_never_shown(
     server: ApiServer, tmp_path: Path
 ) -> None:

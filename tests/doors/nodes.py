@@ -125,6 +125,8 @@ class Amd(Node):
         return self.vendor.tenant(name, {"amd.com/gpu": "1"})
 
     def work(self) -> None:
+        up_s = 1000 + self.vendor.clock.monotonic_ns() / 10**9
+        (self.vendor.proc.root / "uptime").write_text(f"{up_s:.2f} 0.00\n")
         for name, pid in self.pids.items():
             board, gpu_id = self.of[name]
             cus = CORES[name] * self.kind.cus // self.parts // 1000

@@ -22,15 +22,20 @@ NODE = [
 ]
 # What is open, and why.
 OPEN = {
-    # The right start is taken for that of the next process, whose folder of KFD is older than it.
-    "*-read proc/N/stat-back-once": "a start that was wrong when a process was met",
-    # A start after that of the same process's folder of KFD: its use counts as an ended process's.
-    "*-read proc/N/stat-reused-*": "a start that was told wrong for a process that goes on",
     # The energy of the second in which a client's counter is behind is divided without it.
     "*-read proc/N/fdinfo/N-back-once": "a counter that steps back is behind for a second",
     # The ids of cards become other valid ids: card B's files are read for card A.
     "*-read sys/class/kfd/kfd/topology/nodes/N/gpu_id-back-*": "an id is another card's",
+    "xe-read proc/N/stat-reused-some": "it has no KFD; not tried since KFD's was mended",
+    "slurm-read sys/class/kfd/kfd/topology/nodes/N/gpu_id-cut-some": "an id is another one",
+    "slurm-read sys/class/kfd/kfd/topology/nodes/N/properties-enormous-some": "units of no board",
+    "*-call nvml.nvmlDeviceGet*Processes_v3-not found-some": "what is not found is an empty list",
+    "mig-call nvml.nvmlDeviceGetSamples-not found-some": "what is not found is no sample",
+    "mig-call nvml.nvmlDeviceGetProcessUtilization-not found-some": "what is not found is no use",
+    "mig-call nvml.nvmlGpm*-some": "an instance's time stands still while GPM fails",
+    "mig-call nvml.nvmlDeviceGetTotalEnergyConsumption-[nif]*-some": "a counter that fails",
     "nvidia-call nvml.nvmlDeviceGetUUID-failed-*": "a card that has no name now is a lost one",
+    "mig-call nvml.nvmlDeviceGetUUID-[rif]*": "a card that has no name now is a lost one",
     "mps-call nvml.nvmlDeviceGetTotalEnergyConsumption-in use-some": "a counter that is refused",
 }
 MENDED = (
@@ -38,6 +43,8 @@ MENDED = (
     "amd-list proc/N/fd-ESTALE-some",
     "amd-list sys/class/kfd/kfd/proc-refused-some",
     "amd-read proc/N/fdinfo/N-EIO-some",
+    "amd-read proc/N/stat-back-once",
+    "amd-read proc/N/stat-reused-some",
     "amd-read sys/class/kfd/kfd/proc/N/vram_N-EIO-some",
     "amd-read sys/devices/pciN:N/PCI/gpu_busy_percent-garbled-some",
     "amd-read sys/devices/pciN:N/PCI/hwmon/hwmon4/name-garbled-some",

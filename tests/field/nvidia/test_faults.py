@@ -47,6 +47,35 @@ def test_a_board_that_is_lost_before_the_start_is_said(tmp_path: Path) -> None:
     assert page.value("mgpu_device_up", uuid="GPU-1") == 1
 
 
+def test_a_driver_that_is_loaded_anew_counts_nothing_anew(tmp_path: Path) -> None:
+    """Its boards go for ten seconds, and its counters begin at 0.
+
+    Beside it runs a node whose driver stays.
+    """
+    pages: dict[str, tuple[Page, Page, Page, Page]] = {}
+    for name in ("stays", "anew"):
+        (tmp_path / name).mkdir()
+        with field_node(tmp_path / name, Gpu(0), Gpu(1)) as node:
+            tenant = two(node)
+            before = node.run(20)
+            node.driver.faults = [Fault("error", "nvml*", code=9)] if name == "anew" else []
+            during = node.run(10)
+            if name == "anew":
+                node.driver.faults = []
+                node.driver.loaded = node.clock.time_ns() / 10**9
+            back = node.run(20)
+            pages[name] = before, during, back, node.run(20)
+    labels = {CORE: tenant.labels, "mgpu_device_energy_joules_total": {"uuid": "GPU-0"}}
+    for family, of in labels.items():
+        stays, anew = (
+            [page.value(family, **of) or 0 for page in pages[name]] for name in ("stays", "anew")
+        )
+        assert 0 < anew[0] == pytest.approx(stays[0])
+        assert anew[0] < anew[2] <= stays[2] * 1.01
+        assert anew[3] - anew[2] == pytest.approx(stays[3] - stays[2], rel=0.1)
+    assert not pages["anew"][1].value("mgpu_device_up", uuid="GPU-0")
+
+
 @report(
     source="nvtrust#30",
     seen="With confidential computing on and no enclave, a board's handle is an unknown error.",

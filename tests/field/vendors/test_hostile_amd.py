@@ -211,6 +211,42 @@ def test_nobody_owns_a_folder_that_is_older_than_itself(node: VendorNode) -> Non
     ]
 
 
+@pytest.mark.parametrize("uptime", [None, 10_000])
+def test_a_start_that_was_told_wrong_takes_no_process_its_folder(
+    node: VendorNode, uptime: int | None
+) -> None:
+    """By the uptime it is known at once that the start is wrong, otherwise when it is right again.
+
+    Its counter goes on from where it was.
+    """
+    used_again(node)
+    if uptime:
+        (node.proc.root / "uptime").write_text(f"{uptime}.00 1.00\n")
+    job, gpu = node.home("job"), node.tree.boards[0].gpu_ids[0]
+    node.process(job, pid=700, start=1000)
+    node.tree.count(700, gpu, 1000)
+    node.run(6)
+    node.proc.put(700, f"/{job}", start=1900)
+    told_wrong = node.run(12)
+    assert (told_wrong.value(MEMORY, pod="job") == 4 * GIB) is (uptime is not None)
+    node.proc.put(700, f"/{job}", start=1000)
+    page = node.run(12)
+    assert page.value(MEMORY, pod="job") == 4 * GIB
+    assert not page.value(COPIED, pod="job")
+    node.tree.count(700, gpu, 2_001_000)
+    assert node.run(12).value(COPIED, pod="job") == pytest.approx(2)
+
+
+def test_a_start_that_was_wrong_when_a_process_was_met_takes_it_no_folder(node: VendorNode) -> None:
+    used_again(node)
+    (node.proc.root / "uptime").write_text("10000.00 1.00\n")
+    job = node.home("job")
+    node.process(job, pid=700, start=500)
+    node.run(6)
+    node.proc.put(700, f"/{job}", start=1000)
+    assert node.run(12).value(MEMORY, pod="job") == 4 * GIB
+
+
 def test_an_energy_counter_that_steps_back_and_returns_is_not_counted_twice(
     node: VendorNode,
 ) -> None:

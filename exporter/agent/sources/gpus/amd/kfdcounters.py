@@ -10,10 +10,10 @@ MAX_GONE = 1024  # processes that are in no list now, whose counters may come ba
 class _Heights:
     """The highest value of each counter of one process."""
 
-    __slots__ = ("of", "start")
+    __slots__ = ("number", "of", "start")
 
-    def __init__(self, start: int | None) -> None:
-        self.start = start
+    def __init__(self, process: KfdProcess) -> None:
+        self.number, self.start = process.number, process.start
         self.of: dict[str, int] = {}
 
 
@@ -36,12 +36,16 @@ class CounterSums:
 
     def add(self, process: KfdProcess, counts: Mapping[str, int]) -> None:
         known = self._heights.get(process.pid)
-        is_same = known is not None and None in {known.start, process.start}
-        if known is None or not (is_same or known.start == process.start):
+        # A start that was reported wrong is another one now, of the same process.
+        if known is None or not (
+            None in {known.start, process.start}
+            or known.start == process.start
+            or known.number == process.number
+        ):
             is_new = process.is_new and process.number > (self._first_number or 0)
-            known = self._heights[process.pid] = _Heights(process.start)
+            known = self._heights[process.pid] = _Heights(process)
             known.of = {} if is_new else dict(counts)
-        known.start = process.start or known.start
+        known.start, known.number = process.start or known.start, process.number
         for name, count in counts.items():
             height = known.of.setdefault(name, 0 if process.is_new else count)
             by_pid = self._risen.setdefault(name, {})

@@ -106,6 +106,8 @@ class KfdProcesses:
         self._left_out: dict[int, tuple[Hashable, list[str]]] = {}  # owner, the folders' names
         self._room: Held[int] = Held(MAX_PROCESSES, newest=True)
         self._inodes: dict[int, int] = {}
+        self._seen_ns: dict[int, int] = {}  # when each was looked at last
+        self._of: dict[int, int] = {}  # the start of who had the folder before, by pid
         self._turns: Turns[int] = Turns()
         self._number, self._tokens, self._refilled_ns = 0, float(MAX_PROCESSES), 0
         self._seen: tuple[int, int] | None = None  # how the folder was when it was listed
@@ -200,7 +202,8 @@ class KfdProcesses:
     def _forget(self, pid: int) -> None:
         self._room.discard(pid)
         del self._known[pid]
-        self._inodes.pop(pid, None)
+        for each in (self._inodes, self._seen_ns, self._of):
+            each.pop(pid, None)
 
     def _meet(self, pid: int, names: list[str], is_new: bool) -> None:  # noqa: FBT001 - of a pair
         """Looks at a process for the first time, or at folders of it that are new."""
@@ -216,8 +219,10 @@ class KfdProcesses:
         if gone is not None:
             before = self._known.pop(gone)
             self._left_out[gone] = before.owner, before.tops
-            self._inodes.pop(gone, None)
+            for each in (self._inodes, self._seen_ns, self._of):
+                each.pop(gone, None)
         self._number += 1
+        self._seen_ns[pid] = self._clock.monotonic_ns()
         start = None if self._is_nested else start_time(self._root, pid)
         folders = () if self._is_older(pid, names[0], start) else self._folders(names)
         self._known[pid] = KfdProcess(pid, start, owner, folders, names, self._number, is_new)
@@ -253,20 +258,41 @@ class KfdProcesses:
         """Looks at a known process again: its pid may be another's, or it has more contexts."""
         pid = known.pid
         start = None if self._is_nested else start_time(self._root, pid)
+        if start is not None and start == self._of.get(pid):
+            # Who had the folder goes on: the start that was reported in between was wrong.
+            del self._of[pid]
+            folders = self._folders(known.tops)
+            self._known[pid] = known._replace(start=start, folders=folders, is_new=False)
+            self._has_changed = True
+            return
         # Who has a pid next begins later. A start before the known one was not read right.
         if start is None or known.start is None or start <= known.start:
             start = known.start or start
-            folders = self._folders(known.tops) if known.folders else ()
-            if (folders, start) != (known.folders, known.start):
-                self._known[pid] = known._replace(folders=folders, start=start)
-                self._has_changed = True
+        elif self._is_next(pid, start):
+            inode, self._has_changed = self._inodes.get(pid), True
+            self._forget(pid)
+            self._meet(pid, known.tops, is_new=True)
+            if (again := self._known.get(pid)) and inode in {self._inodes.get(pid)} - {None}:
+                # The folder is the same one as when another process had the pid.
+                self._known[pid] = again._replace(folders=())
+                self._of[pid] = known.start
             return
-        inode, self._has_changed = self._inodes.get(pid), True
-        self._forget(pid)
-        self._meet(pid, known.tops, is_new=True)
-        if (again := self._known.get(pid)) and inode in {self._inodes.get(pid)} - {None}:
-            # The folder is the same one as when another process had the pid.
-            self._known[pid] = again._replace(folders=())
+        self._seen_ns[pid] = self._clock.monotonic_ns()
+        folders = self._folders(known.tops) if known.folders else ()
+        if (folders, start) != (known.folders, known.start):
+            self._known[pid] = known._replace(folders=folders, start=start)
+            self._has_changed = True
+
+    def _is_next(self, pid: int, start: int) -> bool:
+        """Whether a process that began then can have the pid of one that was seen here.
+
+        It began after that was seen last, and before now. Otherwise a start was reported wrong.
+        """
+        up_ns = uptime_ns(self._root)
+        if up_ns is None:
+            return True
+        seen_ns = up_ns - (self._clock.monotonic_ns() - self._seen_ns.get(pid, 0))
+        return seen_ns - SECOND_NS < start * _TICK_NS < up_ns + SECOND_NS
 
     def _cut(self) -> frozenset[int]:
         """One process of each owner who has too many."""
