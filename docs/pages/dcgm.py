@@ -62,8 +62,8 @@ _SPLIT_TEXT = """
 
 All of dcgm-exporter's default counters are served. On a shared card {} have one series for each
 container, and one without a container's labels for the rest. Their sum is the card. Other figures
-have one series for the card. `DCGM_FI_DEV_FB_FREE` is one of these: a query that adds a pod's used
-and free memory finds nothing there; take `mgpu_pod_memory_limit_utilization_ratio`.
+have one series for the card, `DCGM_FI_DEV_FB_FREE` too: where a query divides used by used and free
+memory, take the sum of each by `UUID`, or `mgpu_pod_memory_limit_utilization_ratio`.
 """
 
 _CONFORMANCE_TEXT = """

@@ -27,7 +27,7 @@ _WORDS = {
     "full_card": "its card was full: it may need more",
     "not_promised": "its sharing system promises no amount",
     "no_step": "it needs less, but its sharing system is not known to have a smaller amount",
-    "short_lived": "its pods live for less than an hour",
+    "short_lived": "its pods, or the group, live for less than an hour",
 }
 
 

@@ -17,7 +17,8 @@ _LEVEL = f"cluster, namespace, exported_namespace, {_OWNER}, container, exported
 _RATE_S = 300  # a rate is of so long, and no value is of less
 
 LIMITED = "mgpu_group_memory_limit_bytes"  # a group has no other share than this
-_OF_GROUP = "cluster, job, instance, kind, group, uuid"
+_GROUP = "cluster, job, instance, kind, group"
+_OF_GROUP = f"{_GROUP}, uuid"
 _GROUP_LEVEL = f"cluster, {_OWNER}"
 
 Series = Callable[[str, int], str]  # matchers, seconds → an expression
@@ -114,10 +115,17 @@ def _limited(series: str) -> Series:
 
 
 def _named(series: str, chosen: str) -> str:
-    """A series of groups that have a limit, with their kind and name as an owner's."""
-    found = f"({series}) and on ({_OF_GROUP}) {LIMITED}{{{chosen}}}"
-    for name, of in (("owner_kind", "kind"), ("owner_name", "group")):
-        found = f'label_replace({found}, "{name}", "$1", "{of}", "(.+)")'
+    """A series of groups that have a limit, with their kind and name as an owner's.
+
+    The name is the one that people gave, where it is known: a container made again keeps it.
+    """
+    there = f"{LIMITED}{{{chosen}}}"
+    named = ",".join(filter(None, (chosen, 'name!=""')))
+    name = f"topk by ({_GROUP}) (1, group by ({_GROUP}, name) (mgpu_group_info{{{named}}}))"
+    name = f"({name} or on ({_GROUP}) group by ({_GROUP}) ({there}))"
+    found = f"(({series}) and on ({_OF_GROUP}) {there}) * on ({_GROUP}) group_left (name) {name}"
+    for owner, of in (("owner_kind", "kind"), ("owner_name", "group"), ("owner_name", "name")):
+        found = f'label_replace({found}, "{owner}", "$1", "{of}", "(.+)")'
     return found
 
 

@@ -408,7 +408,7 @@ def test_yaml_and_the_table_say_the_same(
     row = ["team/Deployment/steady", "main", "core", "50%", "20%", "20%", "23%", "lower", "2.0"]
     row += ["nvidia.com/gpucores:", "23"]
     assert row in lines
-    assert "short_lived: its pods live for less than an hour" in table
+    assert "short_lived: its pods, or the group, live for less than an hour" in table
     freed = {
         resource: sum(
             one["freed"] or 0 for one in document["advice"] if one["resource"] == resource
@@ -454,10 +454,15 @@ def test_bursts_between_scrapes_that_are_far_apart_are_seen_without_rules(
 def test_a_group_is_advised_on_the_memory_that_the_kernel_holds_it_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limits = {"docker": ("llm", 16), "slurm": ("4711", 5), "user": ("dave", None)}
+    limits = {"docker": ("a" * 64, 16), "slurm": ("4711", 5), "user": ("dave", None)}
     with Store(tmp_path) as store:
         for second in range(0, DAYS_S + 1, 600):
-            lines = ['mgpu_device_memory_total_bytes{uuid="GPU-0"} 8e10']
+            if second > DAYS_S / 2:  # the container was made anew, by the same name
+                limits["docker"] = ("b" * 64, 16)
+            lines = [
+                'mgpu_device_memory_total_bytes{uuid="GPU-0"} 8e10',
+                f'mgpu_group_info{{kind="docker",group="{limits["docker"][0]}",name="llm"}} 1',
+            ]
             for kind, (group, limit_gib) in limits.items():
                 own = f'{{kind="{kind}",group="{group}",gpu="0",uuid="GPU-0"}}'
                 used = waves(3, 4)(second / DAYS_S) * GIB
