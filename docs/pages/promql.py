@@ -37,8 +37,8 @@ scrape. Switch it on at both ends:
 
 def expressions() -> str:
     """The sections of the page of metrics."""
-    titled = "\n\n".join(f"# {what}\n{expression}" for what, expression in books().items())
-    return f"{BOOKS_PREFACE}```promql\n{titled}\n```\n{COUNTERS_TEXT}"
+    blocks = (f"```promql\n# {what}\n{asked}\n```\n" for what, asked in books().items())
+    return BOOKS_PREFACE + "\n".join(blocks) + COUNTERS_TEXT
 
 
 def books() -> dict[str, str]:

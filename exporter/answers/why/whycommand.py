@@ -55,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "its kind and name (slurm/4711, docker/llm-server, user/dave)",
     )
     group = parser.add_argument_group("why")
-    add_range(group, None, "5m; without a Prometheus so long is watched: 5s, a node's own window")
+    add_range(group, None, "5m; without a Prometheus an exporter's own window, 15s")
     group.add_argument("--over", type=argument(duration("1s", "24h")), help=SUPPRESS)  # as before
     group.add_argument(
         "--cluster",
