@@ -74,6 +74,8 @@ On 2026-11-29, over the simulated demo node and our rules:
   no units: [our configuration](opentelemetry.md) sets them. Type unknown becomes a gauge: scrape
   DCGM's names as text. What left the page ends. With `--metrics.created` counters have their start.
 - **vmagent and vmalert** 1.79: each series and its end are kept; all rules are taken.
+- **kube-state-metrics** of August 2026 with an API server 1.36.3: prices by labels that collide,
+  change or are missing are each said; `MgpuExporterMissing` names the one node without an exporter.
 
 `make cluster-test` has cases with the **Prometheus Operator** 0.85 and **prometheus-adapter** 0.12:
 the chart's monitors are scraped, its rules are loaded, an alert fires, a deployment grows by our

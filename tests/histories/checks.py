@@ -84,12 +84,12 @@ def rows_of(document: dict[str, Any], by: str) -> dict[Row, Amount]:
 
 def wrong_bill(history: History, said: Said, by: str, method: str) -> Iterator[str]:
     """What a bill says that is not the truth, as far as scrapes can know it."""
-    if said.status:
-        if not REFUSED & set(history.twists):
-            yield f"refused: {said.err.strip()}"
-        return
     day_s = min(history.until_s, history.since_s + 86_400)  # each is read by itself
     truth = truth_of(history, Asked(by, method, span_of(history.since_s, day_s).step_s))
+    if said.status:  # of no card there is no bill
+        if truth.rows and not REFUSED & set(history.twists):
+            yield f"refused: {said.err.strip()}"
+        return
     found = rows_of(json.loads(said.out), by)
     for row in sorted(truth.rows.keys() | found.keys()):
         is_, right = found.get(row, Amount()), truth.rows.get(row, Amount())

@@ -220,15 +220,17 @@ def _cut(
 def _cut_runs(
     history: History, machine: str, at_s: float, back_s: float, into: str
 ) -> tuple[Run, ...]:
-    """Its run ends, and another one begins."""
+    """Its run ends, and another one begins. Its later runs are those of what comes back."""
     runs: list[Run] = []
     for run in history.runs:
-        if run.machine != machine or not run.there.begin_s < at_s < run.there.end_s:
+        if run.machine != machine or run.there.end_s <= at_s:
             runs.append(run)
             continue
-        runs.append(replace(run, there=run.there._replace(end_s=at_s)))
+        if run.there.begin_s < at_s:
+            runs.append(replace(run, there=run.there._replace(end_s=at_s)))
         if back_s < run.there.end_s:
-            runs.append(replace(run, machine=into, there=Lasting(back_s, run.there.end_s)))
+            there = Lasting(max(run.there.begin_s, back_s), run.there.end_s)
+            runs.append(replace(run, machine=into, there=there))
     return tuple(runs)
 
 

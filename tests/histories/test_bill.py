@@ -22,6 +22,8 @@ FOUND = [
     (80095, "node_label_late+exporter_upgraded"),
     (80142, "node_label_late+two_replicas"),
     (7, "node_label_collides+card_moved"),
+    (310032, "node_made_anew_as_another_type+node_label_of_some"),
+    (310292, "node_label_told_twice+node_made_anew_with_other_cards"),
 ]
 
 

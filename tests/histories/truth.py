@@ -134,9 +134,12 @@ class _Card:
         # Of a day without any scrape nothing is known, not even that there is a card.
         self._read_s = shown[0][1] // DAY_S * DAY_S
         # From then on nobody can know whether it is there: its target may still be asked for.
-        asked_s = max(
-            one.there.end_s for one in self._history.targets if one.machine == self._machine.id
-        )
+        same = {self._machine.id}
+        for later in self._later():  # one that never answers looks like this one
+            if any(Seen(self._history, later).answered):
+                break
+            same.add(later.id)
+        asked_s = max(one.there.end_s for one in self._history.targets if one.machine in same)
         self._gone_s = min(asked_s, self._seen.without(self._uuid, self._there, last_s))
         if any(uuid == self._uuid for one in self._later() for uuid, _ in one.cards):
             self._gone_s = inf  # it comes back, in a machine that bears the name of this one
@@ -359,8 +362,11 @@ class _Card:
         """The least and the most that may be its price: until its node is shown, both are right."""
         machine, prices = self._machine, self._history.prices
         model = self._history.models[self._uuid]
-        right, default = prices.of(model, at(machine.labels, unix_s)), prices.of(model, {})
-        if machine.told_s is None or machine.also:  # of two words nobody knows which is right
+        labels = at(machine.labels, unix_s)
+        right, default = prices.of(model, labels), prices.of(model, {})
+        # Of two words nobody knows which is right, unless they are one by now.
+        is_contradicted = any(labels.get(name) != told for name, told in machine.also.items())
+        if machine.told_s is None or is_contradicted:
             return default, default
         if unix_s < machine.there.begin_s + machine.told_s:
             return min(right, default), max(right, default)

@@ -1,9 +1,11 @@
 """The labels of nodes that prices are by, and when: as kube-state-metrics has them."""
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
+from typing import NamedTuple
 
 from exporter.answers.reading.bearers import Bearers
 from exporter.answers.reading.queryapi import (
@@ -100,13 +102,21 @@ def _closely(
                 yield one
 
 
+class _Word(NamedTuple):
+    """What a source, such as one of two kube-state-metrics, says of a node at a time."""
+
+    at_s: float
+    labels: Items
+    source: Items
+
+
 class _LabelReader:
     """Collects when which labels were seen, by node and step."""
 
     def __init__(self, labels: NodeLabels, span: Span) -> None:
         self.labels = labels
         self._span = span
-        self._found: dict[tuple[str, Items], dict[int, set[tuple[float, Items]]]]
+        self._found: dict[tuple[str, Items], dict[int, set[_Word]]]
         self._found = defaultdict(lambda: defaultdict(set))
         self._close: set[tuple[str, int]] = set()  # node and step of which all samples are read
 
@@ -119,7 +129,8 @@ class _LabelReader:
                 if name.startswith(_PREFIX)
             }
         )
-        self._found[_node_of(labels)][step].add((at_s, frozenset(shown.items())))
+        source = frozenset(one for one in labels.items() if one[0] in OF_SCRAPES)
+        self._found[_node_of(labels)][step].add(_Word(at_s, frozenset(shown.items()), source))
 
     def let_go(self, nodes: Collection[str], step: int) -> None:
         """Lets go of what a step has of some nodes, of which all samples come instead."""
@@ -132,7 +143,7 @@ class _LabelReader:
         """In which steps the labels of nodes are others than before, or than after."""
         changed: dict[str, set[int]] = defaultdict(set)
         for (node, _), steps in self._found.items():
-            shown = {step: {labels for _, labels in many} for step, many in steps.items()}
+            shown = {step: {word.labels for word in many} for step, many in steps.items()}
             if len(shown) == 1:  # nobody knows whether it changed in it
                 changed[node] |= {step for step, some in shown.items() if len(some) > 1}
             for before, after in pairwise(sorted(steps)):
@@ -146,28 +157,41 @@ class _LabelReader:
             (node, place): [
                 sample
                 for step, many in steps.items()
-                for sample in (
-                    sorted(many, key=_order) if (node, step) in self._close else _agreed(many)
-                )
+                for sample in _agreed(_in_turn(many) if (node, step) in self._close else many)
             ]
             for (node, place), steps in self._found.items()
         }
 
 
-def _order(sample: tuple[float, Items]) -> tuple[float, list[tuple[str, str]]]:
-    return sample[0], sorted(sample[1])
+def _in_turn(words: Iterable[_Word]) -> Iterator[_Word]:
+    """At each time all that is said then: sources speak at times of their own.
+
+    What a source said holds until it speaks again, and for half as long again: it may be silent by
+    then. So two that contradict each other do so at all times, and not in turn.
+    """
+    by_source: dict[Items, dict[float, list[_Word]]] = defaultdict(lambda: defaultdict(list))
+    for word in words:
+        by_source[word.source][word.at_s].append(word)
+    every = sorted({at_s for spoken in by_source.values() for at_s in spoken})
+    for spoken in by_source.values():
+        times = sorted(spoken)
+        lasts_s = 1.5 * min((after - before for before, after in pairwise(times)), default=0.0)
+        for at_s in every:
+            place = max(bisect_right(times, at_s) - 1, 0)
+            if abs(at_s - times[place]) <= lasts_s:
+                yield from (word._replace(at_s=at_s) for word in spoken[times[place]])
 
 
-def _agreed(many: Iterable[tuple[float, Items]]) -> Iterator[tuple[float, Items]]:
+def _agreed(words: Iterable[_Word]) -> Iterator[tuple[float, Items]]:
     """One set of labels for each time.
 
     One of several kube-state-metrics may be stuck. Nobody knows which is right, and "a and b" has
     no price. Who says nothing contradicts nobody.
     """
     said: dict[float, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for at_s, labels in many:
-        of_time = said[at_s]
-        for name, value in labels:
+    for word in words:
+        of_time = said[word.at_s]
+        for name, value in word.labels:
             of_time[name].add(value)
     for at_s, values in said.items():
         yield at_s, frozenset((name, " and ".join(sorted(some))) for name, some in values.items())

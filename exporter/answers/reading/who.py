@@ -192,7 +192,9 @@ def _changes(bearers: Bearers[T], of: Presence, unknown: T) -> dict[float, T]:
     """From when on which bearer is meant, in the time of a card; the first is of its begin."""
     seen = list(bearers.within(of.begin_s, of.end_s))
     if not seen:
-        near = bearers.within(of.begin_s - _NEAR_S, of.end_s + _NEAR_S)
+        # A new machine has nothing of the one that bore its name before.
+        since_s = of.begin_s if of.is_new else of.begin_s - _NEAR_S
+        near = bearers.within(since_s, of.end_s + _NEAR_S)
         if not near:
             return {of.begin_s: unknown}
         nearest = min(near, key=lambda one: max(of.begin_s - one.last_s, one.first_s - of.end_s))
