@@ -12,12 +12,13 @@ COMPATIBILITY_PREFACE = """\
 
 **`--compat=dcgm,hami` also serves the same figures under the names, labels and units of other
 exporters**, so that dashboards, rules and autoscalers keep working. HELP on `/metrics` has each
-name's meaning. [dcgm.md](dcgm.md) replaces dcgm-exporter as a whole.
+name's meaning. [dcgm.md](dcgm.md) replaces dcgm-exporter as a whole. HAMi's scheduler goes on with
+its own names, such as `GPUDeviceMemoryAllocated`.
 
-Each name is listed with what it is made of. A *holder* is each container on a shared device, and
-the rest of it; their sum is the device. A *container* has a series for each of its devices, a
-*task* is a container over all of them. An *allocation* is all that a container is allocated, in use
-or not. In OpenMetrics a counter whose name does not end in `_total` is of type unknown.
+A *holder* is each container on a shared device, and the rest of it; their sum is the device. A
+*container* has a series for each of its devices, a *task* is a container over all of them. An
+*allocation* is all that a container is allocated, in use or not. In OpenMetrics a counter whose
+name does not end in `_total` is of type unknown.
 """
 
 TIMES = "\N{MULTIPLICATION SIGN}"
