@@ -50,6 +50,23 @@ def test_the_settings_in_it_are_settings() -> None:
     assert "MGPU_CONFIG_FILE" in variables
 
 
+@pytest.mark.parametrize("settings", [["default/mgpu-exporter"], []], ids=["settings", "none"])
+def test_what_removes_it_leaves_no_file_of_it(tmp_path: Path, settings: list[str]) -> None:
+    """The settings' file need not be there; a drop-in is in a folder beside the unit."""
+    places = ["systemd/system/mgpu-exporter.service", "systemd/system/mgpu-exporter.service.d/a"]
+    for place in (*places, *settings):
+        file = tmp_path / "etc" / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    page = (UNIT.parents[2] / "docs/upgrading.md").read_text()
+    (line,) = (one for one in page.splitlines() if one.startswith("$ sudo rm "))
+    own = line.removeprefix("$ sudo ").replace(" /etc/", f" {tmp_path}/etc/")
+
+    subprocess.run(own.split(), check=True)
+
+    assert [path for path in (tmp_path / "etc").rglob("*") if "mgpu" in path.name] == []
+
+
 @pytest.mark.program("systemd-analyze")
 def test_systemd_finds_nothing_wrong_and_little_exposed(tmp_path: Path) -> None:
     file = tmp_path / UNIT.name

@@ -50,6 +50,12 @@ class Agent:
         """Let Helm install it and wait until it is ready; what Helm says."""
         return self.helm("upgrade", "--install", "--create-namespace", "--wait", with_values=True)
 
+    def remove(self) -> None:
+        """Delete what ``install`` made, and wait until it is gone."""
+        own = f"app.kubernetes.io/instance={self.name}"
+        self._kubectl("delete", "clusterroles,clusterrolebindings", "-l", own)
+        self._kubectl("delete", "namespace", self.namespace, "--wait=true")
+
     def apply(self) -> None:
         """Apply all objects of the chart."""
         version = f"--kube-version={KUBERNETES}"
