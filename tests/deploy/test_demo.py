@@ -8,11 +8,14 @@ import json
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -26,8 +29,9 @@ import yaml
 from exporter.agent.simulation.load_scenario import load
 from tests.answers.top.test_terminal import terminal
 from tests.e2e.programs import eventually
+from tools.demo import __main__ as demo_program
 from tools.demo.access import NAMESPACE, OPERATOR, TENANT, reviews
-from tools.demo.fleet import ALERTS, GUARDED, NODES, OF_ALERT, quick
+from tools.demo.fleet import ALERTS, GUARDED, NODES, OF_ALERT, PROMETHEUS_READY, quick
 from tools.demo.guide import LAST, LATER, LOST, WAITING, Places, where_to_look
 from tools.demo.history import SCRAPE_S, SCRAPES, written
 
@@ -94,6 +98,41 @@ def test_the_alerts_are_where_this_prometheus_has_them(path: str | None) -> None
 
     assert f"http://localhost:9{path or '/api/v1/alerts'}  " in said
     assert ("has no pages" in said) is (path is None)
+
+
+def test_a_port_that_is_taken_while_the_history_is_made_is_left_to_who_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = tmp_path / "prometheus"
+    ready.write_text(f"#!/bin/sh\necho {PROMETHEUS_READY}\nexec sleep 60\n")
+    ready.chmod(0o755)
+    ended, said = threading.Event(), StringIO()
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # free until it listens
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+
+        def taken(*_: object) -> list[object]:
+            other.listen()
+            return []
+
+        def told(places: Places) -> Iterator[str]:
+            ended.set()
+            yield str(places.prometheus)
+
+        for name, value in {
+            "NODES": {},
+            "prometheus_config": lambda *_: "",
+            "PROMETHEUS_PORT": port,
+            "prometheus_program": lambda: str(ready),
+            "_backfilled": taken,
+            "where_to_look": told,
+            "pages": lambda _: iter(()),
+            "alerts_page": lambda _: None,
+        }.items():
+            monkeypatch.setattr(demo_program, name, value)
+        assert demo_program.run(said, tmp_path, ended) == 0
+    assert said.getvalue().split() != [str(port)]
 
 
 def test_a_day_repeats_what_lasts_and_counters_grow_on() -> None:

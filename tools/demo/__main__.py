@@ -38,7 +38,6 @@ def run(out: TextIO, folder: Path, ended: threading.Event) -> int:
     """Start all, say where to look, and wait for the end."""
     began_s = int(time.time())
     ports = {name: free_port(node.port) for name, node in NODES.items()}
-    prometheus = free_port(PROMETHEUS_PORT)
     config = folder / "prometheus.yml"
     config.write_text(prometheus_config(ports, folder), encoding="utf-8")
     with ExitStack() as stack:
@@ -59,6 +58,7 @@ def run(out: TextIO, folder: Path, ended: threading.Event) -> int:
         if are_ready(programs, ended):
             say(pages(ports))
         failed = _backfilled(start, folder, began_s, ended)
+        prometheus = free_port(PROMETHEUS_PORT)  # asked late: the day of history takes its time
         if not failed and not ended.is_set():
             command = [
                 *(prometheus_program(), f"--config.file={config}"),

@@ -34,10 +34,11 @@ class Program:
 
     def _read(self) -> None:
         assert self.process.stdout is not None  # noqa: S101 - see Popen
-        for line in self.process.stdout:
-            self.lines = [*self.lines[1 - LAST_LINES :], line]
-            if self._words and self._words in line:
-                self.ready.set()
+        with self.process.stdout as output:
+            for line in output:
+                self.lines = [*self.lines[1 - LAST_LINES :], line]
+                if self._words and self._words in line:
+                    self.ready.set()
         self.ready.set()  # it ended: nobody waits for it any longer
 
     def __exit__(self, *_: object) -> None:
