@@ -187,7 +187,8 @@ class BillReading:
         self.by, _, self.key = arguments.by.partition(":")
         self.whose = f"label:{sanitized(self.key)}" if self.key else self.by
         self.step_s, self.whole = STEPS.get(arguments.step, 0), far.whole
-        self.remarks, self.method = Remarks(prices, self.by, self.key), arguments.method
+        self.method = arguments.method
+        self.remarks = Remarks(prices, self.by, self.key, self.method)
         self.unread, self.far = Unread(far.whole.since_s), far
         self.of, self.total = "", Total()
         self.has_pods, self.has_label = False, self.by != "label"

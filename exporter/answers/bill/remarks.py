@@ -22,9 +22,10 @@ _NUMBERED = re.compile(r"_conflict\d+$")
 class Remarks:
     """Collects them from the books of one range after another."""
 
-    def __init__(self, prices: Prices, by: str = "", key: str = "") -> None:
-        """``by`` and ``key``: who pays, as ``label`` and the label's name."""
+    def __init__(self, prices: Prices, by: str = "", key: str = "", method: str = "") -> None:
+        """``by`` and ``key``: who pays, as ``label`` and the label's name; ``method``: for what."""
         self._prices, self._by = prices, f"{by}:{sanitized(key)}"
+        self._is_for_use = method == "use"
         self._is_owned = by in {"owner", "label"}
         self._whose = f"label {key}" if by == "label" else by
         self.first_s: float | None = None  # of the first card
@@ -71,7 +72,10 @@ class Remarks:
                 )
                 if lacks and payer.namespace:
                     name = f"{payer.namespace}/{payer.pod or '(short jobs)'}"
-                    self._unidentified[name] += max(had.allocated, had.used or 0.0) / _HOUR_S
+                    # By allocation, what was borrowed has no row.
+                    used = (had.used or 0.0) * self._is_for_use
+                    if billed := max(had.allocated, used):
+                        self._unidentified[name] += billed / _HOUR_S
 
     def _why(self, book: CardBook) -> str:
         """Why a card has no price of its own."""

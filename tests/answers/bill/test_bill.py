@@ -376,6 +376,23 @@ def test_what_is_called_the_same_in_two_clusters_is_not_mixed_up(
         assert cost == pytest.approx(Decimal("abc".index(one) + 1), abs=Decimal("0.05"))
 
 
+@pytest.mark.parametrize(("method", "said"), [("allocation", "0.25"), ("use", "0.75")])
+def test_hours_without_an_owner_are_hours_of_the_bill(
+    method: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By allocation a pod that has none is no row of it."""
+    one = Exporter("GPU-a")
+    with Store(tmp_path) as store:
+        for second in range(HOUR + 1):
+            one.second({"team/kept": (0.25, 0.25), "batch/shell": (0.0, 0.5)})
+            if second % 60 == 0:
+                target = Target({"job": "mgpu", "instance": "a", "node": "n"})
+                store.scrape(target, one.page(), BEGIN + second)
+        asked = [f"--since={BEGIN_TEXT}", f"--until={END_TEXT}", "--price=1", "--by=owner"]
+        main(["bill", f"--prometheus=http://{store.address}", *asked, f"--method={method}"])
+    assert f"of {said} GPU hours the owner is not known" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("by", ["namespace", "pod"])
 def test_what_is_allocated_of_a_card_that_is_not_known_is_no_card_more(
     by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
