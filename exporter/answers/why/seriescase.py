@@ -66,6 +66,7 @@ class _Growth(NamedTuple):
     observed_s: float
     first_s: float
     last_s: float
+    whole_s: float
 
     @property
     def share(self) -> float | None:
@@ -85,6 +86,7 @@ class _Growth(NamedTuple):
             self.observed_s + other.observed_s,
             min(self.first_s, other.first_s),
             max(self.last_s, other.last_s),
+            max(self.whole_s, other.whole_s),
         )
 
 
@@ -92,7 +94,7 @@ class SeriesCase:
     """Reads what a Prometheus knows of a pod in the ``window_s`` seconds before ``unix_s``.
 
     Shares are of the time in which the pod was observed; a card's are of the time since it was
-    first seen, or until it was last seen.
+    first seen there, or seen again after a gap, until it was last seen.
     With ``view``, the viewer's only namespace, the pods of all other namespaces are "others".
     """
 
@@ -182,8 +184,11 @@ class SeriesCase:
         core = self._growth_of(_CORE if of_pod else _GROUP_CORE)
         waiting = self._growth_of(_WAITING) if of_pod else {}
         # Its cards are looked at while it was on them: what they did before is not its own affair.
+        # A rate over a gap would take that for idle time.
         since_s = min((one.first_s for one in core.values()), default=0)
-        self._span_s = max(1, ceil(self._until_s - max(since_s, self._since_s)))
+        whole_s = min((one.whole_s for one in core.values()), default=0)
+        known_s = ceil(self._until_s - max(since_s, self._since_s))
+        self._span_s = max(1, ceil(self._until_s - max(whole_s, self._since_s)))
         observed_s = max((one.observed_s for one in core.values()), default=self._window_s)
         is_partly = self._window_s - observed_s > max(_STEP_S, self._window_s * _PART)
         waiting_on = self._waited_for(waiting) if of_pod else {}
@@ -208,7 +213,7 @@ class SeriesCase:
             window_s=self._window_s,
             parts=tuple(parts),
             observed_s=observed_s if is_partly else None,
-            is_new=ended_s is None and self._span_s - observed_s <= _STEP_S,
+            is_new=ended_s is None and known_s - observed_s <= _STEP_S,
             ended_unix_s=ended_s,
         )
 
@@ -399,6 +404,7 @@ class SeriesCase:
 
 def _growth(one: Series, since_s: float) -> _Growth:
     amount = observed_s = 0.0
+    whole_s = one.samples[0][0]
     # Where it is scraped more seldom than usual, twice the usual time is no gap.
     usual_s = min((at - before for (before, _), (at, _) in pairwise(one.samples)), default=0.0)
     gap_s = max(STALE_S, min(2 * usual_s, _SELDOM_S))
@@ -406,7 +412,9 @@ def _growth(one: Series, since_s: float) -> _Growth:
         if at_s > since_s and at_s - before_s <= gap_s and value >= before:
             amount += value - before
             observed_s += at_s - before_s
-    return _Growth(amount, observed_s, one.samples[0][0], one.samples[-1][0])
+        elif at_s - before_s > 2 * usual_s:
+            whole_s = at_s
+    return _Growth(amount, observed_s, one.samples[0][0], one.samples[-1][0], whole_s)
 
 
 def _part(

@@ -504,6 +504,20 @@ def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str, company: 
     ]
 
 
+def test_a_card_is_looked_at_since_the_last_gap_and_full_after_it(tmp_path: Path) -> None:
+    """Its node was away within the range: the card was not idle meanwhile."""
+    with Store(tmp_path) as store:
+        target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})
+        for begin, end in ((0, 60), (480, 660)):
+            for second in range(0, end - begin + 1, 15):
+                store.scrape(target, _page(second, NOW + begin), NOW + begin + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        case = SeriesCase(asks, NOW + 660, 300).read("team", "chat-0")
+    waiting, clocks, *_ = sentences(case)
+    assert (waiting.topic, waiting.text.endswith(TO_DO)) == (Topic.WAITING, True)
+    assert clocks.text == "Clocks were held down: GPU 0 50% of the time by heat."
+
+
 def test_waiting_that_was_counted_for_a_part_of_the_time_is_of_that_part(tmp_path: Path) -> None:
     """An older exporter, or a smaller profile, had no counter of it; and then none by name."""
     with Store(tmp_path) as store:
