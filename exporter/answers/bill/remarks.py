@@ -70,12 +70,10 @@ class Remarks:
                 lacks = payer in book.unidentified or (
                     self._whose.startswith("label") and not payer.of(self._by).owner
                 )
-                if lacks and payer.namespace:
+                billed = max(had.allocated, (had.used or 0.0) * self._is_for_use)
+                if lacks and payer.namespace and billed:
                     name = f"{payer.namespace}/{payer.pod or '(short jobs)'}"
-                    # By allocation, what was borrowed has no row.
-                    used = (had.used or 0.0) * self._is_for_use
-                    if billed := max(had.allocated, used):
-                        self._unidentified[name] += billed / _HOUR_S
+                    self._unidentified[name] += billed / _HOUR_S
 
     def _why(self, book: CardBook) -> str:
         """Why a card has no price of its own."""

@@ -66,7 +66,7 @@ class _Growth(NamedTuple):
     observed_s: float
     first_s: float
     last_s: float
-    whole_s: float
+    whole_s: float  # when the last such time had passed
 
     @property
     def share(self) -> float | None:
@@ -403,8 +403,7 @@ class SeriesCase:
 
 
 def _growth(one: Series, since_s: float) -> _Growth:
-    amount = observed_s = 0.0
-    whole_s = one.samples[0][0]
+    amount, observed_s, whole_s = 0.0, 0.0, one.samples[0][0]
     # Where it is scraped more seldom than usual, twice the usual time is no gap.
     usual_s = min((at - before for (before, _), (at, _) in pairwise(one.samples)), default=0.0)
     gap_s = max(STALE_S, min(2 * usual_s, _SELDOM_S))
