@@ -184,7 +184,6 @@ class SeriesCase:
         core = self._growth_of(_CORE if of_pod else _GROUP_CORE)
         waiting = self._growth_of(_WAITING) if of_pod else {}
         # Its cards are looked at while it was on them: what they did before is not its own affair.
-        # A rate over a gap would take that for idle time.
         since_s = min((one.first_s for one in core.values()), default=0)
         whole_s = min((one.whole_s for one in core.values()), default=0)
         known_s = ceil(self._until_s - max(since_s, self._since_s))
