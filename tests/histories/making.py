@@ -754,7 +754,8 @@ def _retargeted(
 @twist
 def exporter_comes_late(rng: Random, history: History) -> History:
     """The exporter is installed while pods run already."""
-    machine, at_s = _machine(rng, history), _moment(rng, history)
+    machine = _machine(rng, history)
+    at_s = max(_moment(rng, history), machine.there.begin_s)
     runs = tuple(
         replace(run, there=run.there._replace(begin_s=at_s)) if run.machine == machine.id else run
         for run in history.runs
