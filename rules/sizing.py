@@ -31,7 +31,7 @@ INTERVAL, KNOWN_FOR = "1h", "2h"  # so old a record may be
 # target written out, a rule would be longer than the 16 KiB that VictoriaMetrics takes.
 _NEEDED: Mapping[Resource, tuple[str, ...]] = {
     Resource.CORE: ("known", "needed", "target"),
-    Resource.MEMORY: ("known", "needed", "rounded", "target", "preallocated"),
+    Resource.MEMORY: ("known", "needed", "rounded", "target"),
 }
 SHOWN = ("allocated", "typical", "peak", "outcome", "recommended", "freed")
 RECORDED = {of: (*SHOWN[:3], *needed, *SHOWN[3:]) for of, needed in _NEEDED.items()}
