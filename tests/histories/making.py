@@ -249,7 +249,8 @@ def _replaced(
         return history
     back_s = at_s + rng.choice(gap_s)
     names = [f"GPU-{number}{letter}" for letter in "abcd"]
-    uuids = [(uuid, names[place] if cards else uuid) for place, (uuid, _) in enumerate(old.cards)]
+    left = [uuid for uuid, one in old.cards if one.end_s > at_s]  # the others went before
+    uuids = [(uuid, names[place] if cards else uuid) for place, uuid in enumerate(left)]
     there = Lasting(back_s, old.there.end_s)
     labels = dict(old.labels[-1][1])
     labels = {"machine_type": kind} if kind else labels
@@ -259,10 +260,13 @@ def _replaced(
         there=there,
         cards=tuple((uuid, there) for _, uuid in uuids),
         labels=((back_s, labels),),
+        cluster=old.cluster,
     )
     gone = Lasting(old.there.begin_s, at_s)
     ended = replace(
-        old, there=gone, cards=tuple((uuid, Lasting(one.begin_s, at_s)) for uuid, one in old.cards)
+        old,
+        there=gone,
+        cards=tuple((uuid, one._replace(end_s=min(one.end_s, at_s))) for uuid, one in old.cards),
     )
     pods, runs = _cut(history, old, at_s, back_s, new.id, uuids)
     targets: list[Target] = []

@@ -147,8 +147,11 @@ class _LabelReader:
             if len(shown) == 1:  # nobody knows whether it changed in it
                 changed[node] |= {step for step, some in shown.items() if len(some) > 1}
             for before, after in pairwise(sorted(steps)):
-                if shown[before] != shown[after]:
+                if shown[before] != shown[after] or after - before > 1:
                     changed[node] |= {before, after}
+            # Another machine may bear the name from when on nobody describes this one.
+            if max(steps) + 1 < len(self._span.ends):
+                changed[node].add(max(steps))
         return {node: steps for node, steps in changed.items() if steps}
 
     def samples(self) -> dict[tuple[str, Items], list[tuple[float, Items]]]:
@@ -166,8 +169,8 @@ class _LabelReader:
 def _in_turn(words: Iterable[_Word]) -> Iterator[_Word]:
     """At each time all that is said then: sources speak at times of their own.
 
-    What a source said holds until it speaks again, and for half as long again: it may be silent by
-    then. So two that contradict each other do so at all times, and not in turn.
+    What a source said holds for one and a half times its usual pause, before its first word too:
+    it may be silent then. So two that contradict each other do so at all times, and not in turn.
     """
     by_source: dict[Items, dict[float, list[_Word]]] = defaultdict(lambda: defaultdict(list))
     for word in words:
@@ -175,7 +178,8 @@ def _in_turn(words: Iterable[_Word]) -> Iterator[_Word]:
     every = sorted({at_s for spoken in by_source.values() for at_s in spoken})
     for spoken in by_source.values():
         times = sorted(spoken)
-        lasts_s = 1.5 * min((after - before for before, after in pairwise(times)), default=0.0)
+        pauses_s = sorted(after - before for before, after in pairwise(times))
+        lasts_s = 1.5 * pauses_s[len(pauses_s) // 2] if pauses_s else 0.0
         for at_s in every:
             place = max(bisect_right(times, at_s) - 1, 0)
             if abs(at_s - times[place]) <= lasts_s:

@@ -191,18 +191,20 @@ def _owner(labels: Labels) -> Owner:
 def _changes(bearers: Bearers[T], of: Presence, unknown: T) -> dict[float, T]:
     """From when on which bearer is meant, in the time of a card; the first is of its begin."""
     seen = list(bearers.within(of.begin_s, of.end_s))
+    if of.is_new and seen and seen[0].first_s < of.begin_s:
+        # A new machine comes under the name of one that is gone. Who describes nodes does so later:
+        # what is still said of the old one is not of this, also if nobody describes this one.
+        late_s = of.begin_s + _LATE_S
+        is_followed = len(seen) > 1 and seen[1].first_s <= late_s
+        if is_followed or seen[0].last_s <= late_s < of.end_s - _LATE_S:
+            del seen[0]
     if not seen:
-        # A new machine has nothing of the one that bore its name before.
-        since_s = of.begin_s if of.is_new else of.begin_s - _NEAR_S
+        # What was said before a new machine came is of the one before it.
+        since_s = of.end_s if of.is_new else of.begin_s - _NEAR_S
         near = bearers.within(since_s, of.end_s + _NEAR_S)
         if not near:
             return {of.begin_s: unknown}
         nearest = min(near, key=lambda one: max(of.begin_s - one.last_s, one.first_s - of.end_s))
         return {of.begin_s: nearest.bearer}
-    # A new machine comes under the name of one that is gone. Who describes nodes does so later:
-    # what is still said of the old one is not of this.
-    is_late = of.is_new and seen[0].first_s < of.begin_s
-    if is_late and len(seen) > 1 and seen[1].first_s <= of.begin_s + _LATE_S:
-        del seen[0]
     found = {of.begin_s: seen[0].bearer}
     return found | {one.first_s: one.bearer for one in seen[1:] if one.first_s > of.begin_s}
