@@ -7,6 +7,7 @@ folder that is older than the process that has the pid now is nobody's.
 import logging
 import re
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,6 +89,18 @@ class _Waiting(NamedTuple):
     is_new: bool
 
 
+@dataclass(slots=True)
+class _Look:
+    """What the last look at a process showed: when it was, and which folder it has.
+
+    ``start_before``: when the process began that had this folder before, by its pid.
+    """
+
+    seen_ns: int
+    inode: int | None
+    start_before: int | None = None
+
+
 class KfdProcesses:
     """Keeps the list. ``look`` is called once a cycle, by one caller at a time."""
 
@@ -105,9 +118,7 @@ class KfdProcesses:
         self._known: dict[int, KfdProcess] = {}
         self._left_out: dict[int, tuple[Hashable, list[str]]] = {}  # owner, the folders' names
         self._room: Held[int] = Held(MAX_PROCESSES, newest=True)
-        self._inodes: dict[int, int] = {}
-        self._seen_ns: dict[int, int] = {}  # when each was looked at last
-        self._of: dict[int, int] = {}  # the start of who had the folder before, by pid
+        self._looks: dict[int, _Look] = {}
         self._turns: Turns[int] = Turns()
         self._number, self._tokens, self._refilled_ns = 0, float(MAX_PROCESSES), 0
         self._seen: tuple[int, int] | None = None  # how the folder was when it was listed
@@ -202,8 +213,7 @@ class KfdProcesses:
     def _forget(self, pid: int) -> None:
         self._room.discard(pid)
         del self._known[pid]
-        for each in (self._inodes, self._seen_ns, self._of):
-            each.pop(pid, None)
+        self._looks.pop(pid, None)
 
     def _meet(self, pid: int, names: list[str], is_new: bool) -> None:  # noqa: FBT001 - of a pair
         """Looks at a process for the first time, or at folders of it that are new."""
@@ -219,12 +229,14 @@ class KfdProcesses:
         if gone is not None:
             before = self._known.pop(gone)
             self._left_out[gone] = before.owner, before.tops
-            for each in (self._inodes, self._seen_ns, self._of):
-                each.pop(gone, None)
+            self._looks.pop(gone, None)
         self._number += 1
-        self._seen_ns[pid] = self._clock.monotonic_ns()
         start = None if self._is_nested else start_time(self._root, pid)
-        folders = () if self._is_older(pid, names[0], start) else self._folders(names)
+        reply = door.about(f"{self._folder}/{names[0]}")
+        folder = reply.value if isinstance(reply, Whole) else None  # what is in it says so itself
+        self._looks[pid] = _Look(self._clock.monotonic_ns(), folder and folder.st_ino)
+        is_older = folder is not None and self._is_older(folder.st_mtime_ns, start)
+        folders = () if is_older else self._folders(names)
         self._known[pid] = KfdProcess(pid, start, owner, folders, names, self._number, is_new)
 
     def _folders(self, tops: list[str]) -> tuple[str, ...]:
@@ -240,27 +252,23 @@ class KfdProcesses:
                     pass
         return tuple(found)
 
-    def _is_older(self, pid: int, name: str, start: int | None) -> bool:
-        """Whether the folder was there before the process began that has its pid now."""
-        reply = door.about(f"{self._folder}/{name}")
-        if not isinstance(reply, Whole):  # what is in it says so itself
-            return False
-        self._inodes[pid] = reply.value.st_ino
+    def _is_older(self, made_ns: int, start: int | None) -> bool:
+        """Whether a folder was there before the process began that has its pid now."""
         up_ns = uptime_ns(self._root)
         if start is None or up_ns is None:
             return False
         # A folder's time is that of the wall clock. One from before the machine began says that
         # this clock was set since, and nothing of the folder.
         boot_ns = self._clock.time_ns() - up_ns
-        return boot_ns < reply.value.st_mtime_ns < boot_ns + start * _TICK_NS - OLDER_NS
+        return boot_ns < made_ns < boot_ns + start * _TICK_NS - OLDER_NS
 
     def _check(self, known: KfdProcess) -> None:
         """Looks at a known process again: its pid may be another's, or it has more contexts."""
-        pid = known.pid
+        pid, look = known.pid, self._looks[known.pid]
         start = None if self._is_nested else start_time(self._root, pid)
-        if start is not None and start == self._of.get(pid):
+        if start is not None and start == look.start_before:
             # Who had the folder goes on: the start that was reported in between was wrong.
-            del self._of[pid]
+            look.start_before = None
             folders = self._folders(known.tops)
             self._known[pid] = known._replace(start=start, folders=folders, is_new=False)
             self._has_changed = True
@@ -268,31 +276,32 @@ class KfdProcesses:
         # Who has a pid next begins later. A start before the known one was not read right.
         if start is None or known.start is None or start <= known.start:
             start = known.start or start
-        elif self._is_next(pid, start):
-            inode, self._has_changed = self._inodes.get(pid), True
+        elif self._is_next(look.seen_ns, start):
+            self._has_changed = True
             self._forget(pid)
             self._meet(pid, known.tops, is_new=True)
-            if (again := self._known.get(pid)) and inode in {self._inodes.get(pid)} - {None}:
+            now = self._looks.get(pid)  # None: another gave way
+            if now is not None and now.inode is not None and now.inode == look.inode:
                 # The folder is the same one as when another process had the pid.
-                self._known[pid] = again._replace(folders=())
-                self._of[pid] = known.start
+                self._known[pid] = self._known[pid]._replace(folders=())
+                now.start_before = known.start
             return
-        self._seen_ns[pid] = self._clock.monotonic_ns()
+        look.seen_ns = self._clock.monotonic_ns()
         folders = self._folders(known.tops) if known.folders else ()
         if (folders, start) != (known.folders, known.start):
             self._known[pid] = known._replace(folders=folders, start=start)
             self._has_changed = True
 
-    def _is_next(self, pid: int, start: int) -> bool:
-        """Whether a process that began then can have the pid of one that was seen here.
+    def _is_next(self, seen_ns: int, start: int) -> bool:
+        """Whether a process that began then can have the pid of one that was seen at a time.
 
-        It began after that was seen last, and before now. Otherwise a start was reported wrong.
+        It began after that, and before now. Otherwise a start was reported wrong.
         """
         up_ns = uptime_ns(self._root)
         if up_ns is None:
             return True
-        seen_ns = up_ns - (self._clock.monotonic_ns() - self._seen_ns.get(pid, 0))
-        return seen_ns - SECOND_NS < start * _TICK_NS < up_ns + SECOND_NS
+        up_then_ns = up_ns - (self._clock.monotonic_ns() - seen_ns)
+        return up_then_ns - SECOND_NS < start * _TICK_NS < up_ns + SECOND_NS
 
     def _cut(self) -> frozenset[int]:
         """One process of each owner who has too many."""
