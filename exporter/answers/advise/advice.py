@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.answers.advise.amounts import Resource, is_known, smallest_of, steps_of_unit
+from exporter.answers.advise.amounts import KERNEL, Resource, is_known, smallest_of, steps_of_unit
 from exporter.answers.advise.sizing import (
     CARDS,
     FIGURES,
@@ -159,7 +159,7 @@ class _FigureReader:
         """The advice on each workload that was there lately."""
         schemes: dict[Workload, list[str]] = defaultdict(list)
         for workload, scheme in self._figures(CARDS, "last_over_time", LATELY):
-            schemes[workload].append(scheme)
+            schemes[workload].append(KERNEL if self._series is GROUP_SERIES else scheme)
         for resource, asked in FIGURES.items():
             if asked["allocated"].series not in self._series:
                 continue  # nothing of it is ever promised to a group

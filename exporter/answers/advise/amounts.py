@@ -88,6 +88,7 @@ UNITS: Mapping[tuple[str, Resource], AmountUnit] = {
 # Their units are devices: a pod asks for a number of cards, of MIG instances by their profile, or
 # of a card's equal replicas. NVIDIA's MIG User Guide, "Supported MIG Profiles", has each card's.
 DEVICES = frozenset({"nvidia-device-plugin", "gke"})
+KERNEL = "kernel"  # in place of a sharing system's name: it holds groups to an amount of memory
 
 
 class AskedAmount(NamedTuple):
@@ -114,11 +115,9 @@ def smallest_of(scheme: str, resource: Resource) -> float:
 
 
 def is_known(scheme: str, resource: Resource) -> bool:
-    """Whether the step in which the system takes it is known: the kernel ("") takes any amount."""
-    if not scheme:
-        return True
+    """Whether the step in which the system takes it is known: the kernel takes any amount."""
     unit = UNITS.get((scheme, resource))
-    return unit is not None and unit.step is not None
+    return scheme == KERNEL or (unit is not None and unit.step is not None)
 
 
 def asked(scheme: str, resource: Resource, recommended: float | None) -> AskedAmount | None:

@@ -6,6 +6,7 @@ groups no rule records anything.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from exporter.answers.advise.sizing import RECORDED_S
 
@@ -48,12 +49,15 @@ def _owned(series: str, chosen: str) -> str:
     return f"{series} * on ({_OF_CONTAINER}) group_left ({_OWNER}) ({_info(chosen)})"
 
 
-def _most(series: str) -> Series:
-    """Of the pod and the card where it is most. ``OF`` and ``TIME`` stand for what is given."""
+def _most(series: str, level: str = _LEVEL, whose: Callable[[str, str], str] = _owned) -> Series:
+    """On the card where it is most. ``OF`` and ``TIME`` stand for what is given.
+
+    ``whose``: adds to a series the labels of ``level`` that it lacks.
+    """
 
     def expression(chosen: str, seconds: int) -> str:
         found = series.replace("OF", f"{{{chosen}}}").replace("TIME", f"{max(seconds, _RATE_S)}s")
-        return f"max by ({_LEVEL}) ({_owned(found, chosen)})"
+        return f"max by ({level}) ({whose(found, chosen)})"
 
     return expression
 
@@ -104,16 +108,6 @@ SERIES: Mapping[str, Series] = {
 }
 
 
-def _limited(series: str) -> Series:
-    """Of a group that has a limit of memory, on the card where it is most."""
-
-    def expression(chosen: str, seconds: int) -> str:
-        found = series.replace("OF", f"{{{chosen}}}").replace("TIME", f"{max(seconds, _RATE_S)}s")
-        return f"max by ({_GROUP_LEVEL}) ({_named(found, chosen)})"
-
-    return expression
-
-
 def _named(series: str, chosen: str) -> str:
     """A series of groups that have a limit, with their kind and name as an owner's.
 
@@ -139,13 +133,14 @@ def _limited_lasting(chosen: str, seconds: int) -> str:
     return f"count by ({_GROUP_LEVEL}) ({before}) or 0 * {_limited_cards(chosen, seconds)}"
 
 
-_GROUPS_MEMORY = "mgpu_group_memory_used_bytesOF"
+_HELD = "mgpu_group_memory_used_bytesOF"
+_of_limited = partial(_most, level=_GROUP_LEVEL, whose=_named)
 GROUP_SERIES: Mapping[str, Series] = {
     "mgpu_allocations:count": _limited_cards,
     "mgpu_lasting_pods:count": _limited_lasting,
-    "mgpu_memory_limit_bytes:max": _limited(f"{LIMITED}OF"),
-    "mgpu_memory_used_bytes:max_15m": _limited(f"max_over_time({_GROUPS_MEMORY}[TIME])"),
-    "mgpu_memory_usable_bytes:max": _limited(f"({_GROUPS_MEMORY} >= bool 0) {_ON_CARD} {_TOTAL}"),
-    "mgpu_memory_needed_bytes:max_15m": _limited(f"max_over_time({_GROUPS_MEMORY}[TIME])"),
-    "mgpu_memory_needed_bytes:min_15m": _limited(f"min_over_time({_GROUPS_MEMORY}[TIME])"),
+    "mgpu_memory_limit_bytes:max": _of_limited(f"{LIMITED}OF"),
+    "mgpu_memory_used_bytes:max_15m": _of_limited(f"max_over_time({_HELD}[TIME])"),
+    "mgpu_memory_usable_bytes:max": _of_limited(f"({_HELD} >= bool 0) {_ON_CARD} {_TOTAL}"),
+    "mgpu_memory_needed_bytes:max_15m": _of_limited(f"max_over_time({_HELD}[TIME])"),
+    "mgpu_memory_needed_bytes:min_15m": _of_limited(f"min_over_time({_HELD}[TIME])"),
 }

@@ -7,6 +7,7 @@ import pytest
 
 from exporter.agent.allocations.registry import SCHEMES
 from exporter.answers.advise.amounts import (
+    KERNEL,
     UNITS,
     AskedAmount,
     Resource,
@@ -80,6 +81,8 @@ def test_an_unknown_step_is_not_one() -> None:
     assert is_known("hami", Resource.CORE)
     assert not is_known("aliyun-ack", Resource.CORE)
     assert not is_known("dra", Resource.MEMORY)
+    assert not is_known("", Resource.MEMORY)  # a label that somebody left out
+    assert is_known(KERNEL, Resource.MEMORY)
 
 
 @pytest.mark.parametrize(("scheme", "resource"), [of for of in UNITS if UNITS[of].name])
