@@ -24,6 +24,7 @@ FOUND = [
     (7, "node_label_collides+card_moved"),
     (310032, "node_made_anew_as_another_type+node_label_of_some"),
     (500017, "node_made_anew_as_another_type+node_label_of_some"),  # of a whole day
+    (340380, "node_label_of_some+node_label_late"),
     (500022, "node_made_anew_as_another_type+node_label_of_some"),
     (310292, "node_label_told_twice+node_made_anew_with_other_cards"),
 ]

@@ -149,9 +149,8 @@ class _LabelReader:
             for before, after in pairwise(sorted(steps)):
                 if shown[before] != shown[after] or after - before > 1:
                     changed[node] |= {before, after}
-            # Another machine may bear the name from when on nobody describes this one.
-            if max(steps) + 1 < len(self._span.ends):
-                changed[node].add(max(steps))
+            # Another machine may have borne the name while nobody described it.
+            changed[node] |= ({min(steps)} - {0}) | ({max(steps)} - {len(self._span.ends) - 1})
         return {node: steps for node, steps in changed.items() if steps}
 
     def samples(self) -> dict[tuple[str, Items], list[tuple[float, Items]]]:

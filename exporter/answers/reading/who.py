@@ -19,7 +19,7 @@ from exporter.answers.reading.storedcounters import GROUP_INFO, INFO, POD_INFO, 
 
 _LATE_S = 600  # by which a new machine's labels may come after it: kube-state-metrics is asked then
 _LABEL = "label_"  # before the name of a pod's label
-_NEAR_S = 3600  # in which a node that nobody described has the labels of before, or of after
+_NEAR_S = 3600  # so long a node that nobody describes has the labels of before
 
 T = TypeVar("T")
 
@@ -162,8 +162,11 @@ class Who:
             infos = self._infos_of(uuid, one)
             target = dict(one.targets[-1])
             node = node_of(target)
-            models = _changes(Bearers(infos), one, "")
-            labels = _changes(self._nodes.of(node, target), one, frozenset[tuple[str, str]]())
+            model_of, of_node = Bearers(infos), self._nodes.of(node, target)
+            models = _changes(model_of, one, model_of.at(one.begin_s) or "")
+            # What was said before a new machine came, or after a machine went, may be another's.
+            kept = () if one.is_new else of_node.within(one.begin_s - _NEAR_S, one.begin_s)
+            labels = _changes(of_node, one, kept[-1].bearer if kept else frozenset())
             cuts = sorted({*models, *labels})
             model, shown = "", frozenset[tuple[str, str]]()
             for begin_s, end_s in pairwise([*cuts, one.end_s]):
@@ -188,8 +191,11 @@ def _owner(labels: Labels) -> Owner:
     return Owner(kind, name, uid, tuple((key.removeprefix(_LABEL), value) for key, value in shown))
 
 
-def _changes(bearers: Bearers[T], of: Presence, unknown: T) -> dict[float, T]:
-    """From when on which bearer is meant, in the time of a card; the first is of its begin."""
+def _changes(bearers: Bearers[T], of: Presence, otherwise: T) -> dict[float, T]:
+    """From when on which bearer is meant, in the time of a card; the first is of its begin.
+
+    ``otherwise``: who is meant where none was seen in that time.
+    """
     seen = list(bearers.within(of.begin_s, of.end_s))
     if of.is_new and seen and seen[0].first_s < of.begin_s:
         # A new machine comes under the name of one that is gone. Who describes nodes does so later:
@@ -199,12 +205,6 @@ def _changes(bearers: Bearers[T], of: Presence, unknown: T) -> dict[float, T]:
         if is_followed or seen[0].last_s <= late_s < of.end_s - _LATE_S:
             del seen[0]
     if not seen:
-        # What was said before a new machine came is of the one before it.
-        since_s = of.end_s if of.is_new else of.begin_s - _NEAR_S
-        near = bearers.within(since_s, of.end_s + _NEAR_S)
-        if not near:
-            return {of.begin_s: unknown}
-        nearest = min(near, key=lambda one: max(of.begin_s - one.last_s, one.first_s - of.end_s))
-        return {of.begin_s: nearest.bearer}
+        return {of.begin_s: otherwise}
     found = {of.begin_s: seen[0].bearer}
     return found | {one.first_s: one.bearer for one in seen[1:] if one.first_s > of.begin_s}
