@@ -6,6 +6,7 @@ documents and messages as they come over the wire, read by the decoders of the r
 """
 
 import errno
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -167,6 +168,15 @@ class FieldNode:
         for _ in range(round(seconds / step_s)):
             self.cycle(step_s)
         return self.page()
+
+    def heard(self, uuid: str, xid: str) -> Page:
+        """The page once the thread that waits for events has counted an XID."""
+        for _ in range(100):
+            page = self.run(1)
+            if page.value("mgpu_device_xid_errors_total", uuid=uuid, xid=xid):
+                return page
+            threading.Event().wait(0.05)  # the driver's own time: the thread waits in it
+        raise AssertionError((uuid, xid))
 
     def page(self, *programs: str) -> Page:
         """The page as it is now, with the compatible names of these programs."""

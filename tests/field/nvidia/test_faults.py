@@ -1,6 +1,5 @@
 """Boards and drivers that fail, and what is said of it."""
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,16 +154,6 @@ def test_the_driver_is_opened_once(tmp_path: Path) -> None:
     assert page.all("mgpu_exporter_nvml_calls_total", call="nvmlShutdown") == []
 
 
-def heard(node: FieldNode, uuid: str, xid: str) -> Page:
-    """The page once the thread that waits for events has counted an XID."""
-    for _ in range(100):
-        page = node.run(1)
-        if page.value(XIDS, uuid=uuid, xid=xid):
-            return page
-        threading.Event().wait(0.05)  # the driver's own time: the thread waits in it
-    raise AssertionError((uuid, xid))
-
-
 @report(
     source="dcgm-exporter#95",
     seen="After XID 43 or 45 the gauge keeps the number for ever, and so does its alert.",
@@ -175,7 +164,7 @@ def test_an_xid_is_counted_once_and_has_a_time(tmp_path: Path) -> None:
     with field_node(tmp_path, Gpu(0)) as node:
         node.run(3)
         node.driver.xids = [Xid(0, 45)]
-        first = heard(node, "GPU-0", "45")
+        first = node.heard("GPU-0", "45")
         page = node.run(30)
     assert page.value(XIDS, uuid="GPU-0", xid="45") == 1
     last = "mgpu_device_xid_last_timestamp_seconds"
@@ -194,7 +183,7 @@ def test_a_contained_error_takes_nothing_away(tmp_path: Path) -> None:
         tenant = two(node)
         before = node.run(3)
         node.driver.xids = [Xid(0, 94)]
-        page = heard(node, "GPU-0", "94")
+        page = node.heard("GPU-0", "94")
     assert page.value("mgpu_device_up", uuid="GPU-0") == 1
     assert (page.value(CORE, **tenant.labels) or 0) > (before.value(CORE, **tenant.labels) or 0)
     assert 94 not in codes(HARDWARE)
@@ -211,7 +200,7 @@ def test_an_xid_of_a_divided_board_is_the_boards(tmp_path: Path) -> None:
         node.driver.instances = [Instance(0, 0), Instance(0, 1)]
         node.run(3)
         node.driver.xids = [Xid(0, 94)]
-        heard(node, "GPU-0", "94")
+        node.heard("GPU-0", "94")
 
 
 @report(

@@ -99,9 +99,9 @@ def test_a_lesser_fault_does_not_hide_the_fatal_one(tmp_path: Path) -> None:
     with field_node(tmp_path, Gpu(0), Gpu(1)) as node:
         node.run(2)
         node.driver.xids = [Xid(0, 79)]
-        first = node.run(5)
-        node.driver.xids = [*node.driver.xids, Xid(0, 43)]
-        page = node.run(5)
+        first = node.heard("GPU-0", "79")
+        node.driver.xids = [Xid(0, 43)]
+        page = node.heard("GPU-0", "43")
     seen = [
         {key: count for key, count in by(each, XIDS, "uuid", "xid").items() if count}
         for each in (first, page)
