@@ -51,7 +51,12 @@ def limit_facts(
     served = families_without(left_out)
     for level, field in FIELDS.items():
         families = [family for family in served if family.level == level]
-        ordered = _fairly(labelled(facts, level), labelled(before(), level))
+        # One of each namespace in turn. Of a namespace, those that were shown come first, so that a
+        # series does not come and go, then the first by labels.
+        shown = {labels for labels, _ in labelled(before(), level)}
+        ordered = in_turn(
+            sorted(labelled(facts, level), key=lambda each: each[0] not in shown), _owner
+        )
         counts: list[Counter[str]] = [
             Counter({f.full_name: own for f in families if (own := len(f.samples(fact)))})
             for _, fact in ordered
@@ -63,15 +68,6 @@ def limit_facts(
             taken[field] = tuple(fact for _, fact in ordered[:room])
     limited = replace(facts, **taken)
     return LimitedFacts(lambda: limited, dropped)
-
-
-def _fairly(facts: _Labelled, before: _Labelled) -> _Labelled:
-    """The facts in turn one of each namespace.
-
-    Of a namespace, those that were shown come first, then the first by labels.
-    """
-    shown = {labels for labels, _ in before}
-    return in_turn(sorted(facts, key=lambda each: each[0] not in shown), _owner)
 
 
 def _owner(one: tuple[Labels, Any]) -> Hashable:

@@ -29,7 +29,7 @@ from exporter.agent.sources.pods.chain import ChainedPods
 from exporter.agent.sources.pods.claims import Claims
 from exporter.agent.sources.pods.podfactory import PodAccess, node_name, open_pod_source
 from exporter.agent.sources.pods.podreader import ReaderTimings
-from exporter.agent.sources.pods.podsource import NoPods, PodSource
+from exporter.agent.sources.pods.podsource import NoPods
 from exporter.agent.sources.pods.reviews import ApiReviewer
 from exporter.agent.sources.polled import Polled, PollTimings
 from exporter.inputs.problems import Problem
@@ -161,6 +161,14 @@ def _real(settings: Settings, timings: ReaderTimings) -> Sources:
     for source in gpus:
         source.cgroups = CgroupFiles(cgroup_root(settings), settings.path_procfs, patterns=patterns)
         source.follow(replace(demand_of(settings), samples_every_ns=0))  # until a cycle says more
+    # The API server comes after the kubelet, because it knows more of claims.
+    nodes: list[NodeSource] = [Polled(CardPolicies(settings.path_procfs), ONCE_A_MINUTE)]
+    nodes += open_pod_resources(settings.kubelet_pod_resources_socket)
+    if isinstance(pods, ApiPods | ChainedPods) and pods.name == ApiPods.name:
+        nodes.append(StaticNodeSource("node_api", pods.node))
+        if settings.pods_claims == "auto":
+            claims = Claims(places.to_api(), node_name(settings.node_name))
+            nodes.append(Polled(claims, ONCE_A_MINUTE))
     return Sources(
         gpus=gpus,
         processes=CgroupProcesses(
@@ -169,7 +177,7 @@ def _real(settings: Settings, timings: ReaderTimings) -> Sources:
             patterns=patterns,
         ),
         pods=pods,
-        nodes=_real_nodes(settings, pods, places),
+        nodes=tuple(nodes),
         others=pods.others if isinstance(pods, ChainedPods) else tuple,
         groups=open_groups(
             settings.groups_sockets,
@@ -178,15 +186,3 @@ def _real(settings: Settings, timings: ReaderTimings) -> Sources:
             accounts=settings.groups_slurm_account,
         ),
     )
-
-
-def _real_nodes(settings: Settings, pods: PodSource, places: PodAccess) -> tuple[NodeSource, ...]:
-    """The node sources. The API server comes after the kubelet, because it knows more of claims."""
-    nodes: list[NodeSource] = [Polled(CardPolicies(settings.path_procfs), ONCE_A_MINUTE)]
-    nodes += open_pod_resources(settings.kubelet_pod_resources_socket)
-    if isinstance(pods, ApiPods | ChainedPods) and pods.name == ApiPods.name:
-        nodes.append(StaticNodeSource("node_api", pods.node))
-        if settings.pods_claims == "auto":
-            claims = Claims(places.to_api(), node_name(settings.node_name))
-            nodes.append(Polled(claims, ONCE_A_MINUTE))
-    return tuple(nodes)

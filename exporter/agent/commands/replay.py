@@ -10,7 +10,7 @@ from exporter.agent.collector.cyclerules import rules_of
 from exporter.agent.collector.wiring import make_collector
 from exporter.agent.recording.file import RecordingError, RecordingReader, digest
 from exporter.agent.recording.player import Player
-from exporter.agent.recording.recordedcycle import Cycle, Head
+from exporter.agent.recording.recordedcycle import Head
 from exporter.agent.recording.settings import restored
 from exporter.agent.settings import Settings
 from exporter.agent.sources.gpus.gpusource import RestartRequiredError
@@ -55,40 +55,34 @@ def replay(_: Settings, arguments: Namespace) -> int:
     try:
         with RecordingReader(arguments.file) as reader:
             run = Replay(reader)
-            _print(run, Format(arguments.format), arguments.cycle)
+            form = Format(arguments.format)
+            end = b"# EOF\n" if form is Format.OPENMETRICS else b""
+            renderer = run.renderer()
+            newest: Snapshot | None = None
+            with progress() as shown:
+                for newest in run.snapshots():
+                    if arguments.cycle == EACH:
+                        say(f"# cycle {run.cycles}\n")
+                    if arguments.cycle in {EACH, str(run.cycles)}:
+                        say((renderer.render(newest, form) + end).decode())
+                    shown.say(f"cycle {run.cycles}")
+            if arguments.cycle == LAST and newest is not None:
+                say((renderer.render(newest, form) + end).decode())
             if reader.broken_off:
                 logger.warning("%s is cut off; what precedes that was replayed", arguments.file)
-            return _report(run, arguments.cycle)
+            if run.cycles == 0:
+                logger.error("the recording has no whole cycle, so no page is printed")
+                return 1
+            logger.info("%s", run.verdict)
+            if arguments.cycle not in {LAST, EACH} and int(arguments.cycle) > run.cycles:
+                logger.error(
+                    "cycle %s is not in the recording, which has %d", arguments.cycle, run.cycles
+                )
+                return 1
+            return 0
     except RecordingError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
-
-
-def _print(run: "Replay", form: Format, which: str) -> None:
-    end = b"# EOF\n" if form is Format.OPENMETRICS else b""
-    renderer = run.renderer()
-    newest: Snapshot | None = None
-    with progress() as shown:
-        for newest in run.snapshots():
-            if which == EACH:
-                say(f"# cycle {run.cycles}\n")
-            if which in {EACH, str(run.cycles)}:
-                say((renderer.render(newest, form) + end).decode())
-            shown.say(f"cycle {run.cycles}")
-    if which == LAST and newest is not None:
-        say((renderer.render(newest, form) + end).decode())
-
-
-def _report(run: "Replay", which: str) -> int:
-    """Log whether the pages are as recorded, and return the exit status."""
-    if run.cycles == 0:
-        logger.error("the recording has no whole cycle, so no page is printed")
-        return 1
-    logger.info("%s", run.verdict)
-    if which not in {LAST, EACH} and int(which) > run.cycles:
-        logger.error("cycle %s is not in the recording, which has %d", which, run.cycles)
-        return 1
-    return 0
 
 
 class Replay:
@@ -124,7 +118,17 @@ class Replay:
         """The Snapshot after each cycle; after a failed cycle it is the previous one."""
         for cycle in self._reader.cycles():
             self.cycles += 1
-            snapshot = self._cycle(cycle)
+            self._player.turn_to(cycle)
+            if self._collector is None:
+                sources, clock = self._player.sources, self._player.clock
+                self._collector = make_collector(self._settings, sources, clock)
+            try:
+                self._collector.cycle()
+            except RestartRequiredError as error:
+                logger.warning("cycle %d: only a restart helps: %s", self.cycles, error)
+            except Exception:
+                logger.exception("cycle %d failed", self.cycles)
+            snapshot = as_recorded(self._collector.snapshot, self._head)
             page = self._renderer.render(snapshot, Format.TEXT)
             if cycle.page and digest(page) != cycle.page:
                 self._differing.append(self.cycles)
@@ -139,19 +143,6 @@ class Replay:
             f"{self.cycles} cycles replayed; {len(self._differing)} pages are not as they were "
             f"recorded by version {self._head.version}, the first after cycle {self._differing[0]}"
         )
-
-    def _cycle(self, cycle: Cycle) -> Snapshot:
-        self._player.turn_to(cycle)
-        if self._collector is None:
-            sources, clock = self._player.sources, self._player.clock
-            self._collector = make_collector(self._settings, sources, clock)
-        try:
-            self._collector.cycle()
-        except RestartRequiredError as error:
-            logger.warning("cycle %d: only a restart helps: %s", self.cycles, error)
-        except Exception:
-            logger.exception("cycle %d failed", self.cycles)
-        return as_recorded(self._collector.snapshot, self._head)
 
 
 def as_recorded(snapshot: Snapshot, head: Head) -> Snapshot:

@@ -110,7 +110,18 @@ def _api(evidence: ProbeResults, connect: Callable[[], KubeClient]) -> Iterator[
         yield problem("API server", str(error), remedy, privileges.SERVICE_ACCOUNT)
         return
     try:
-        for rule in _rules(evidence):
+        node = node_name(evidence.settings.node_name)
+        own: Query = {"fieldSelector": f"spec.nodeName={node}"}
+        watch: Query = {**own, "watch": "true", "resourceVersion": "0", "timeoutSeconds": 1}
+        names = "pods have no names: their usage is counted for groups by pod uid"
+        labels = "the node labels about GPU sharing are not known"
+        for rule in (
+            _Rule("pods: list", PODS, {**own, "limit": 1}, privileges.PODS, names),
+            _Rule("pods: watch", PODS, watch, privileges.PODS, names),
+            _Rule(
+                "nodes: get", f"/api/v1/nodes/{quote(node, safe='')}", {}, privileges.NODES, labels
+            ),
+        ):
             finding = _tried(client, rule)
             yield finding
             if finding.subject == "API server":
@@ -119,19 +130,6 @@ def _api(evidence: ProbeResults, connect: Callable[[], KubeClient]) -> Iterator[
             yield from _claims(client, evidence)
     finally:
         client.close()
-
-
-def _rules(evidence: ProbeResults) -> tuple[_Rule, ...]:
-    node = node_name(evidence.settings.node_name)
-    own: Query = {"fieldSelector": f"spec.nodeName={node}"}
-    watch: Query = {**own, "watch": "true", "resourceVersion": "0", "timeoutSeconds": 1}
-    names = "pods have no names: their usage is counted for groups by pod uid"
-    labels = "the node labels about GPU sharing are not known"
-    return (
-        _Rule("pods: list", PODS, {**own, "limit": 1}, privileges.PODS, names),
-        _Rule("pods: watch", PODS, watch, privileges.PODS, names),
-        _Rule("nodes: get", f"/api/v1/nodes/{quote(node, safe='')}", {}, privileges.NODES, labels),
-    )
 
 
 def _tried(client: KubeClient, rule: _Rule) -> CheckResult:

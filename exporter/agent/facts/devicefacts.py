@@ -1,6 +1,6 @@
 """Facts of devices: state, sensors, counters, and the use without an owner."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from exporter.agent.facts.factsview import DeviceView, FactsView, used
@@ -15,7 +15,6 @@ from exporter.model import (
     DeviceMemoryFacts,
     DeviceReading,
     DeviceState,
-    Pod,
     Sensors,
     Unattributed,
     Unmeasured,
@@ -45,7 +44,12 @@ _NO_MEMORY, _NO_SENSORS = DeviceMemoryFacts(), Sensors()
 
 def device_facts(view: FactsView) -> Iterator[DeviceFacts]:
     """Each device. Of one that cannot be read there are the reason, its faults and its costs."""
-    unhealthy = _unhealthy(view.facts.pods.values())
+    # Which devices are unhealthy by the status of pods, the numbers of replicas cut off. NVIDIA's
+    # device plugin has UUIDs, AMD's PCI addresses and names in sysfs. Those of DRA name nothing
+    # that is known. The kubelet no longer says how a device is once its pod has ended.
+    running = [pod for pod in view.facts.pods.values() if not (pod.terminal or pod.deleted)]
+    named = frozenset(own.lower().partition("::")[0] for pod in running for own in pod.unhealthy)
+    unhealthy = named - {""}
     for device in view.devices.values():
         device_ledger, itself = device.device_ledger, device.device_ledger.device
         reading = view.facts.readings.get(device.uuid, DeviceReading(itself))
@@ -80,18 +84,6 @@ def device_facts(view: FactsView) -> Iterator[DeviceFacts]:
             sampling=device_ledger.sampling,
             allocated=_allocated(view, device_ledger),
         )
-
-
-def _unhealthy(pods: Iterable[Pod]) -> frozenset[str]:
-    """The ids of devices that are unhealthy by the status of these pods, those of replicas cut.
-
-    NVIDIA's device plugin has UUIDs, AMD's PCI addresses and names in sysfs. Those of DRA name
-    nothing that is known.
-    """
-    # The kubelet no longer says how a device is once its pod has ended.
-    running = [pod for pod in pods if not (pod.terminal or pod.deleted)]
-    named = frozenset(own.lower().partition("::")[0] for pod in running for own in pod.unhealthy)
-    return named - {""}
 
 
 def _unmeasured(device_ledger: DeviceLedger) -> Mapping[str, Unmeasured]:

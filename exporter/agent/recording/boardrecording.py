@@ -15,7 +15,6 @@ from exporter.agent.sources.source import AlwaysUp
 from exporter.model import (
     CgroupIdentity,
     DeviceMemory,
-    DeviceReading,
     ProcessInfo,
     RawSamples,
     Reading,
@@ -45,16 +44,18 @@ class BoardMask(Pseudonyms):
         real = {device.device.uuid: device for device in reading.devices}
         masked = super().reading(reading)
         devices = zip(masked.devices, real.values(), strict=True)
-        return masked._replace(devices=tuple(self._board(ours, own) for ours, own in devices))
-
-    def _board(self, masked: DeviceReading, real: DeviceReading) -> DeviceReading:
         return masked._replace(
-            device=replace(masked.device, pci_bus_id=""),
-            window=real.window and self._window(real.window),
-            earlier=tuple(map(self._window, real.earlier)),
-            seen=self._all(real.seen),
-            memory=real.memory and self._memory(real.memory),
-            raw=real.raw and self._raw(real.raw),
+            devices=tuple(
+                ours._replace(
+                    device=replace(ours.device, pci_bus_id=""),
+                    window=own.window and self._window(own.window),
+                    earlier=tuple(map(self._window, own.earlier)),
+                    seen=self._all(own.seen),
+                    memory=own.memory and self._memory(own.memory),
+                    raw=own.raw and self._raw(own.raw),
+                )
+                for ours, own in devices
+            )
         )
 
     def _raw(self, raw: RawSamples) -> RawSamples:

@@ -79,8 +79,18 @@ class Lifecycle:
                 for spec, pod in present
                 if not pod.terminal
             }
+            pods = [pod for _, pod in present]
+            by_kubelet_uid: Mapping[str, str] = {
+                uid: pod.uid for pod in pods for uid in (pod.uid, pod.static_hash) if uid
+            }
+            by_container_id = {
+                cid: (pod.uid, container.name)
+                for pod in pods
+                for container in pod.containers
+                for cid in container.container_ids
+            }
             self._newest = Cluster(
-                _indexed(version, [pod for _, pod in present]),
+                PodTable(version, {pod.uid: pod for pod in pods}, by_kubelet_uid, by_container_id),
                 {uid: held for uid, held in grants.items() if held},
             )
         return self._newest
@@ -167,16 +177,3 @@ def _static_marks(names: PodName) -> dict[str, str]:
         "kubernetes.io/config.mirror": names.kubelet_uid,
         "kubernetes.io/config.source": "file",
     }
-
-
-def _indexed(version: int, pods: list[Pod]) -> PodTable:
-    by_kubelet_uid: Mapping[str, str] = {
-        uid: pod.uid for pod in pods for uid in (pod.uid, pod.static_hash) if uid
-    }
-    by_container_id = {
-        cid: (pod.uid, container.name)
-        for pod in pods
-        for container in pod.containers
-        for cid in container.container_ids
-    }
-    return PodTable(version, {pod.uid: pod for pod in pods}, by_kubelet_uid, by_container_id)

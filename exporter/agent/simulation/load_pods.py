@@ -171,12 +171,20 @@ def read_process(
     if pod_span and pod_span.every_ns and span.every_ns:
         instead = "it for the pod or for its processes, not for both"
         raise section.wrong(PROCESS_EVERY, instead)
-    numbers = _numbers(section, DEVICE, len(devices))
+    numbers = tuple(below(section, DEVICE, one, len(devices)) for one in section.get(DEVICE))
     if any(devices[number].divided for number in numbers):
         raise section.wrong(DEVICE, "parts of it: nothing runs on a card that is divided")
+    period = section.get(PERIOD)
+    if period < MILLISECOND:
+        raise section.wrong(PERIOD, "a time of 1ms or more")
     return ProcessSpec(
         devices=numbers,
-        work=_work(section),
+        work=Work(
+            duty=replace(section.get(DUTY), repeat_ns=section.get(REPEAT)),
+            period_ns=period,
+            phase_ns=section.get(PHASE),
+            jitter=section.get(JITTER),
+        ),
         memory=replace(section.get(HELD), repeat_ns=section.get(REPEAT)),
         span=span,
         memory_active=section.get(MEMORY_ACTIVE),
@@ -191,18 +199,6 @@ def read_process(
     )
 
 
-def _work(section: Section) -> Work:
-    period = section.get(PERIOD)
-    if period < MILLISECOND:
-        raise section.wrong(PERIOD, "a time of 1ms or more")
-    return Work(
-        duty=replace(section.get(DUTY), repeat_ns=section.get(REPEAT)),
-        period_ns=period,
-        phase_ns=section.get(PHASE),
-        jitter=section.get(JITTER),
-    )
-
-
 def _span(
     section: Section, start: Key[int], length: Key[tuple[int, int]], again: Key[int | None]
 ) -> Lifetime:
@@ -212,10 +208,6 @@ def _span(
         allowed = f"a time of 1ms or more, and 'for' of at most {MAX_AT_ONCE} times of it"
         raise section.wrong(again, allowed)
     return Lifetime(section.get(start), shortest, longest, every)
-
-
-def _numbers(section: Section, key: Key[tuple[int, ...]], count: int) -> tuple[int, ...]:
-    return tuple(below(section, key, number, count) for number in section.get(key))
 
 
 def below(section: Section, key: Key[object], number: int, count: int) -> int:

@@ -7,7 +7,6 @@ import yaml
 
 from exporter.agent.simulation import ScenarioError, keys
 from exporter.agent.simulation.description import EndedRows, Fault, SampleRule, Scenario
-from exporter.agent.simulation.keys import Section
 from exporter.agent.simulation.load_devices import read_devices
 from exporter.agent.simulation.load_pods import below, read_pods, read_process
 from exporter.inputs import yamldocument
@@ -77,18 +76,17 @@ def _described(root: yaml.Node, origin: str) -> Scenario:
         devices=devices,
         pods=read_pods(top, devices),
         processes=tuple(read_process(s, devices) for s in top.sections(keys.HOST_PROCESSES)),
-        faults=tuple(_fault(s, len(devices)) for s in top.sections(keys.FAULTS)),
+        faults=tuple(
+            Fault(
+                device=below(s, keys.FAULTY, s.get(keys.FAULTY), len(devices)),
+                state=FAULTS[s.get(keys.STATE)],
+                from_ns=s.get(keys.FROM),
+                to_ns=s.get(keys.TO),
+            )
+            for s in top.sections(keys.FAULTS)
+        ),
         sample_rule=SampleRule(top.get(keys.SAMPLE_RULE)),
         sample_period_ns=top.get(keys.SAMPLE_PERIOD),
         ended_rows=EndedRows(top.get(keys.ENDED_ROWS)),
         status_delay_ns=top.get(keys.STATUS_DELAY),
-    )
-
-
-def _fault(section: Section, devices: int) -> Fault:
-    return Fault(
-        device=below(section, keys.FAULTY, section.get(keys.FAULTY), devices),
-        state=FAULTS[section.get(keys.STATE)],
-        from_ns=section.get(keys.FROM),
-        to_ns=section.get(keys.TO),
     )

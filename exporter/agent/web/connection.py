@@ -106,9 +106,19 @@ class ClientConnection(web.RequestHandler):
             self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Aborts if the client's certificate has no allowed name."""
+        """Bounds what is read at once. Aborts if the client's certificate has no allowed name."""
         super().connection_made(transport)
-        _bound(transport)
+        # asyncio would read 256 KiB at once, and aiohttp needs 20 ms of the event loop to parse
+        # that much body in small chunks. So it takes little at once, and counts as sent what the
+        # kernel has. TLS would keep 256 KiB that are not read yet, and 64 KiB that are not sent.
+        # Under TLS there are two transports: the one of the socket is below.
+        below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+        for each in (transport, below):
+            if isinstance(each, asyncio.Transport):
+                each.set_write_buffer_limits(high=1, low=0)
+                setattr(each, "max_size", _READ)  # noqa: B010 - it is no part of asyncio's interface
+        if below is not None:
+            getattr(transport, "set_read_buffer_limits")(high=_READ)  # noqa: B009 - nor is this
         shown = transport.get_extra_info("peercert")
         self.certified = bool(shown)
         tls = self._clients.config.active.file.tls
@@ -177,20 +187,6 @@ class ClientConnection(web.RequestHandler):
         """Logs no traceback for malformed requests, because every client can send them."""
         if not isinstance(kw.get("exc_info"), HttpProcessingError):
             super().log_exception(*args, **kw)
-
-
-def _bound(transport: asyncio.BaseTransport) -> None:
-    """Lets asyncio take little at once from a client, and count as sent what the kernel has."""
-    # asyncio would read 256 KiB at once, and aiohttp needs 20 ms of the event loop to parse that
-    # much body in small chunks. TLS would keep 256 KiB that are not read yet, and 64 KiB that are
-    # not sent. Under TLS there are two transports: the one of the socket is below.
-    below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
-    for each in (transport, below):
-        if isinstance(each, asyncio.Transport):
-            each.set_write_buffer_limits(high=1, low=0)
-            setattr(each, "max_size", _READ)  # noqa: B010 - it is no part of asyncio's interface
-    if below is not None:
-        getattr(transport, "set_read_buffer_limits")(high=_READ)  # noqa: B009 - nor is this
 
 
 def peer(request: web.BaseRequest) -> str:

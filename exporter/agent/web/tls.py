@@ -48,7 +48,16 @@ def server_context(tls: TlsKeys, material: Material) -> ssl.SSLContext:
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "not a PEM certificate and its key"
         raise TlsError(f"cert_file and key_file: {reason}") from error
-    _choose_versions(context, tls)
+    context.minimum_version = TLS_VERSIONS[tls.min_version]
+    context.maximum_version = TLS_VERSIONS[tls.max_version]
+    chosen = tls.cipher_suites or DEFAULT_CIPHERS
+    suites = [CIPHERS[name] for name in chosen if CIPHERS[name]]
+    if suites:
+        context.set_ciphers(":".join(suites))
+    elif tls.max_version == "TLS12":
+        raise TlsError("cipher_suites: none of them is of TLS 1.2")
+    else:  # only TLS 1.3's are left, as in Go
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
     if not tls.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     for curve in tls.curve_preferences:
@@ -71,19 +80,6 @@ def _as_file(content: bytes) -> Iterator[str]:
         file.write(content)
         file.flush()
         yield f"/proc/self/fd/{file.fileno()}"
-
-
-def _choose_versions(context: ssl.SSLContext, tls: TlsKeys) -> None:
-    context.minimum_version = TLS_VERSIONS[tls.min_version]
-    context.maximum_version = TLS_VERSIONS[tls.max_version]
-    chosen = tls.cipher_suites or DEFAULT_CIPHERS
-    suites = [CIPHERS[name] for name in chosen if CIPHERS[name]]
-    if suites:
-        context.set_ciphers(":".join(suites))
-    elif tls.max_version == "TLS12":
-        raise TlsError("cipher_suites: none of them is of TLS 1.2")
-    else:  # only TLS 1.3's are left, as in Go
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
 
 
 def has_allowed_name(peer: Mapping[str, Any], allowed: tuple[str, ...]) -> bool:

@@ -42,7 +42,8 @@ def advise(arguments: Namespace) -> int:
             shown.say("reading what was used ...")
             found = advised(prometheus, since_s, until_s, namespace, partial(_warn, arguments))
     except (NoAnswerError, ValueError) as error:
-        return _refused(arguments, str(error))
+        _warn(arguments, str(error))
+        return _NOTHING
     said = advicereport.written_as(arguments.format, found, since_s, until_s, columns())
     say(printable(said))
     return _OK
@@ -50,8 +51,3 @@ def advise(arguments: Namespace) -> int:
 
 def _warn(arguments: Namespace, why: str) -> None:
     warn(f"{arguments.program} advise: {clean(why, longest=None)}")
-
-
-def _refused(arguments: Namespace, why: str) -> int:
-    _warn(arguments, why)
-    return _NOTHING

@@ -91,7 +91,10 @@ def as_table(bill: Bill, width: int | None = None) -> str:
         lines = [list(above), list(below), *_body(bill, own)]
         rows = _aligned(lines)
         if max(map(len, rows)) > width:
-            rows = _below_names(lines)
+            # Each name, which may be long, stands above its figures.
+            figures = _aligned([["", *line[1:]] for line in lines])
+            pairs = zip(lines, figures, strict=True)
+            rows = [row for line, figure in pairs for row in (line[0], figure) if row]
     days = f"{written(bill.since_s)} to {written(bill.until_s)}, by {bill.method}"
     table = "".join(f"{row}\n" for row in rows)
     return f"{wrapped(days, width)}\n\n{table}\n{wrapped(_notes(bill), width)}"
@@ -111,13 +114,6 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
         for line in lines
     )
     return ["  ".join(row).rstrip() for row in rows]
-
-
-def _below_names(lines: Sequence[Sequence[str]]) -> list[str]:
-    """The rows with each name, which may be long, above its figures."""
-    figures = _aligned([["", *line[1:]] for line in lines])
-    pairs = zip(lines, figures, strict=True)
-    return [row for line, figure in pairs for row in (line[0], figure) if row]
 
 
 def _body(bill: Bill, parts: Sequence[Part]) -> list[list[str]]:

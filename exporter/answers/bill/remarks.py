@@ -93,7 +93,16 @@ class Remarks:
 
     def lines(self) -> Iterator[str]:
         """Sentences for people."""
-        yield from self._of_late()
+        late = sorted((each, hours) for each, hours in self._late.items() if hours >= _LEAST_HOURS)
+        for (target, from_s), hours in late[:_MOST]:
+            yield (
+                f"counting of {target} begins at {written(int(from_s))}: it is older than the "
+                f"range, and was not scraped as that began. Of {hours:.2f} GPU hours until then, "
+                "what is not certain is unobserved"
+            )
+        if rest := late[_MOST:]:
+            hours = sum(hours for _, hours in rest)
+            yield f"so does that of {len(rest)} others: {hours:.2f} GPU hours"
         if (hours := sum(self._unidentified.values())) >= _LEAST_HOURS:
             yield (
                 f"of {hours:.2f} GPU hours the {self._whose} is not known: of "
@@ -111,19 +120,6 @@ class Remarks:
                 yield f"{entry} is taken for {', '.join(sorted(longer)[:_MOST])}"
             elif entry not in self._models:
                 yield f"no card in this range is a {entry}: its price is of no card"
-
-    def _of_late(self) -> Iterator[str]:
-        """From when on which exporters are counted, and how much is not known before."""
-        late = sorted((each, hours) for each, hours in self._late.items() if hours >= _LEAST_HOURS)
-        for (target, from_s), hours in late[:_MOST]:
-            yield (
-                f"counting of {target} begins at {written(int(from_s))}: it is older than the "
-                f"range, and was not scraped as that began. Of {hours:.2f} GPU hours until then, "
-                "what is not certain is unobserved"
-            )
-        if rest := late[_MOST:]:
-            hours = sum(hours for _, hours in rest)
-            yield f"so does that of {len(rest)} others: {hours:.2f} GPU hours"
 
     def _of_label(self, name: str) -> Iterator[str]:
         """What is to be said of a node's label that prices are by."""

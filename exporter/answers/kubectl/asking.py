@@ -75,27 +75,23 @@ def _top(user: _User) -> int:
     if given.format != "json":
         return topcommand.show(feed, given, user.namespace)
     try:
-        return _documents(feed)
+        # Prints the document of each node in a line, as they come.
+        errors = list[NoAnswerError]()
+        answered = False
+        for document in feed.documents():
+            if isinstance(document, NoAnswerError):
+                errors.append(document)
+            else:
+                answered = True
+                say(json.dumps(document) + "\n")
+        if not answered:
+            raise errors[0]
+        failed = [one for one in errors if one.status != HTTPStatus.FORBIDDEN]
+        for error in failed:
+            warn(f"kubectl mgpu top: {error}")
+        return TROUBLE if failed else OK
     finally:
         feed.close()
-
-
-def _documents(feed: FleetFeed) -> int:
-    """Prints the document of each node in a line, as they come."""
-    errors = list[NoAnswerError]()
-    answered = False
-    for document in feed.documents():
-        if isinstance(document, NoAnswerError):
-            errors.append(document)
-        else:
-            answered = True
-            say(json.dumps(document) + "\n")
-    if not answered:
-        raise errors[0]
-    failed = [one for one in errors if one.status != HTTPStatus.FORBIDDEN]
-    for error in failed:
-        warn(f"kubectl mgpu top: {error}")
-    return TROUBLE if failed else OK
 
 
 def _cases(user: _User) -> Sequence[Case]:

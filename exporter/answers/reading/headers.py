@@ -29,7 +29,15 @@ def headers_of(typed: Iterable[str], kept: Iterable[str]) -> Headers:
         for line in map(str.strip, lines):
             if not (is_typed or line.partition("#")[0]):
                 continue
-            name, value = _header(line)
+            name, colon, value = (part.strip() for part in line.partition(":"))
+            if not colon or not _NAME.fullmatch(name):
+                raise ValueError("give NAME: VALUE, such as X-Scope-OrgID: team")
+            if name.lower() in _OURS:
+                raise ValueError(f"{name} is written by this program itself")
+            if len(value) > LONGEST_HEADER or not _VALUE.fullmatch(value):
+                raise ValueError(
+                    f"{name}: no value, or one of other characters than ASCII's printable"
+                )
             known = name.lower()
             if is_typed and known in _SECRET:
                 raise ValueError(
@@ -42,14 +50,3 @@ def headers_of(typed: Iterable[str], kept: Iterable[str]) -> Headers:
     if len(found) > MAX_HEADERS:
         raise ValueError(f"more than {MAX_HEADERS} headers")
     return tuple(found.values())
-
-
-def _header(line: str) -> tuple[str, str]:
-    name, colon, value = (part.strip() for part in line.partition(":"))
-    if not colon or not _NAME.fullmatch(name):
-        raise ValueError("give NAME: VALUE, such as X-Scope-OrgID: team")
-    if name.lower() in _OURS:
-        raise ValueError(f"{name} is written by this program itself")
-    if len(value) > LONGEST_HEADER or not _VALUE.fullmatch(value):
-        raise ValueError(f"{name}: no value, or one of other characters than ASCII's printable")
-    return name, value

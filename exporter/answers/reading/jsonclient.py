@@ -115,11 +115,22 @@ class HttpClient(BoundedClient):
         self._shown = credentials.shown
         self._secrets = credentials.password, credentials.token, *dict(credentials.headers).values()
         self._by_proxy = not shown
+        headers = dict(credentials.headers)
+        is_said = any(name.lower() == "authorization" for name in headers)
+        if is_said and (credentials.token or credentials.user):
+            raise NoAnswerError(
+                "Authorization is given twice: as a header, and by a token or a user"
+            )
+        if credentials.token:
+            headers["Authorization"] = f"Bearer {credentials.token}"
+        elif credentials.user:
+            pair = f"{credentials.user}:{credentials.password}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         super().__init__(
             clean(shown, longest=None) if shown else _checked(url),
             base,
             socket=socket,
-            headers=_headers(credentials),
+            headers=headers,
             tls=_context(credentials, is_tunnel=bool(name)) if base.startswith("https:") else None,
             timeout_s=timeout_s,
             largest=largest,
@@ -211,19 +222,6 @@ def _checked(url: str) -> str:
             "--user and --password-file, or the variables that --help names"
         )
     return clean(url.rstrip("/"), longest=None)
-
-
-def _headers(credentials: Credentials) -> dict[str, str]:
-    headers = dict(credentials.headers)
-    is_said = any(name.lower() == "authorization" for name in headers)
-    if is_said and (credentials.token or credentials.user):
-        raise NoAnswerError("Authorization is given twice: as a header, and by a token or a user")
-    if credentials.token:
-        headers["Authorization"] = f"Bearer {credentials.token}"
-    elif credentials.user:
-        pair = f"{credentials.user}:{credentials.password}".encode()
-        headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-    return headers
 
 
 def _context(credentials: Credentials, *, is_tunnel: bool) -> ssl.SSLContext:

@@ -8,7 +8,7 @@ a target, and two jobs or two replicas of a Prometheus read one exporter under t
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import combinations
@@ -97,7 +97,7 @@ class Index:
         if hidden not in self._by:
             by: dict[Target, list[Target]] = defaultdict(list)
             for target in self._targets:
-                by[_without(hidden, target)].append(target)
+                by[frozenset(item for item in target if item[0] not in hidden)].append(target)
             self._by[hidden] = by
         known = self._by[hidden]
         if visible in known:
@@ -127,11 +127,6 @@ def _names(family: str, labels: tuple[str, ...]) -> _Names:
     renamed = frozenset(name for name in own if f"exported_{name}" in labels)
     of_exporter = {"__name__", *own - renamed, *(f"exported_{name}" for name in renamed)}
     return _Names(own - renamed, tuple(name for name in labels if name not in of_exporter))
-
-
-def _without(names: Container[str], target: Target) -> Target:
-    """A target without some labels."""
-    return frozenset(item for item in target if item[0] not in names)
 
 
 class ClaimedError(NoAnswerError):

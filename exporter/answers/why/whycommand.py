@@ -23,7 +23,7 @@ from exporter.answers.why.nodecase import (
     members_of,
     pods_of,
 )
-from exporter.answers.why.sentences import Sentence, sentences
+from exporter.answers.why.sentences import sentences
 from exporter.answers.why.seriescase import SeriesCase
 from exporter.console.commandline import argument
 from exporter.console.output import columns, say, warn
@@ -92,7 +92,18 @@ def answer(asked: Callable[[], Sequence[Case]], arguments: Namespace) -> int:
         key=lambda each: not any(one.urgent for one in each[1]),
     )
     if arguments.format == "json":
-        documents = [_document(case, about) for case, about in said]
+        documents = [
+            {
+                "namespace": case.namespace,
+                "pod": case.pod,
+                "timestamp_seconds": case.unix_s,
+                "window_seconds": case.window_s,
+                "observed_seconds": case.window_s if case.observed_s is None else case.observed_s,
+                "parts": [asdict(part) for part in case.parts],
+                "sentences": [{"topic": one.topic, "text": one.text} for one in about],
+            }
+            for case, about in said
+        ]
         whole = documents[0] if len(documents) == 1 else {"pods": documents}
         say(json.dumps(whole, indent=1) + "\n")
         return _OK
@@ -106,18 +117,6 @@ def answer(asked: Callable[[], Sequence[Case]], arguments: Namespace) -> int:
         lines += [f"and {more} more, none of them worse"] if more > 0 else []
     say("".join(f"{wrapped(line, columns())}\n" for line in lines))
     return _OK
-
-
-def _document(case: Case, said: Sequence[Sentence]) -> dict[str, object]:
-    return {
-        "namespace": case.namespace,
-        "pod": case.pod,
-        "timestamp_seconds": case.unix_s,
-        "window_seconds": case.window_s,
-        "observed_seconds": case.window_s if case.observed_s is None else case.observed_s,
-        "parts": [asdict(part) for part in case.parts],
-        "sentences": [{"topic": one.topic, "text": one.text} for one in said],
-    }
 
 
 def _warn(arguments: Namespace, why: str) -> None:

@@ -31,15 +31,11 @@ class RefusedError(Exception):
 def read(path: str | Path) -> Reply[bytes]:
     """The beginning of a file."""
     reply = door.read(path, MAX_BYTES)
-    if isinstance(reply, Failed):  # EBUSY and EIO while a board resets; EOPNOTSUPP
-        _raise_if_ours(reply, path)
-    return reply
-
-
-def _raise_if_ours(reply: Failed, path: str | Path) -> None:
-    """Raises what this process lacks: then nothing can be read, which says nothing of the board."""
-    if reply.code in _OURS:
+    # EBUSY and EIO while a board resets, and EOPNOTSUPP, are of the board. What this process lacks,
+    # as file descriptors, says nothing of it: then nothing can be read.
+    if isinstance(reply, Failed) and reply.code in _OURS:
         raise OSError(reply.code, door.why(reply), str(path))
+    return reply
 
 
 def count_in(path: str | Path) -> Reply[int]:

@@ -62,7 +62,10 @@ def divided(by_method: Mapping[str, Bill], method: str) -> list[Divided]:
     found: dict[str, dict[tuple[Any, ...], BillRow]] = {}
     borrowed: dict[tuple[Any, ...], int] = {}
     for name, bill in by_method.items():
-        found[name] = {(*_card(row), row.payer, row.part): row for row in bill.rows}
+        found[name] = {
+            (row.card.node, row.card.uuid, row.card.model, row.hourly, row.payer, row.part): row
+            for row in bill.rows
+        }
         for (*payer, _), row in found[name].items():
             borrowed[tuple(payer)] = max(borrowed.get(tuple(payer), 0), row.borrowed_ms)
     rows = []
@@ -76,10 +79,6 @@ def divided(by_method: Mapping[str, Bill], method: str) -> list[Divided]:
             )
         )
     return rows
-
-
-def _card(row: BillRow) -> tuple[Any, ...]:
-    return row.card.node, row.card.uuid, row.card.model, row.hourly
 
 
 def written(bill: Bill, rows: Sequence[Divided], account: str) -> bytes:

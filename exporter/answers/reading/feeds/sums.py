@@ -91,8 +91,9 @@ class FleetSums:
         """What the screen shows of the fleet."""
         found = self._found(look.needle) if look.needle else None
         namespaces, remark = ((), "") if self._namespace else self._namespaces(look, found)
+        rows = self._rows(self._totals(), "")
         return FleetFigures(
-            totals=self._one(self._totals()),
+            totals=rows[0] if rows else Sums({}),
             nodes=self._nodes(look, found),
             namespaces=namespaces,
             pods=dict(self._opened(look, namespaces)),
@@ -244,10 +245,6 @@ class FleetSums:
             (place_of(one.labels), one.labels.get("source", ""))
             for one in sorted(found, key=lambda one: sorted(one.labels.items()))
         )
-
-    def _one(self, figures: Mapping[str, str]) -> Sums:
-        rows = self._rows(figures, "")
-        return rows[0] if rows else Sums({})
 
     def _rows(self, figures: Mapping[str, str], largest: str) -> tuple[Sums, ...]:
         """The figures of what an expression chooses, the largest first; of all in one answer."""

@@ -139,7 +139,15 @@ class InstanceActivity:
             self._blind += 1
             return False
         self._blind = 0
-        self._extend(mono_ns, reading.elapsed_ns, ratio)
+        # Time that GPM did not cover since the last reading is unobserved.
+        # Windows begin at the wall clock's time and go on by the monotonic clock, even if the
+        # wall clock is set.
+        passed_ns = mono_ns - self._ended_mono_ns
+        covered_ns = reading.elapsed_ns if passed_ns - reading.elapsed_ns > SLACK_NS else passed_ns
+        self._end_ns += passed_ns
+        self._ended_mono_ns = mono_ns
+        self._observed_ns += covered_ns
+        self._busy_ns += int(covered_ns * ratio * self._share)
         before, self._at_work = self._at_work, ratio > 0
         return self._at_work and not before
 
@@ -158,16 +166,3 @@ class InstanceActivity:
         )
         self._start_ns, self._observed_ns, self._busy_ns = self._end_ns, 0, 0
         return window
-
-    def _extend(self, mono_ns: int, elapsed_ns: int, ratio: float) -> None:
-        """Adds a reading. Time that GPM did not cover since the last reading is unobserved.
-
-        Windows begin at the wall clock's time and go on by the monotonic clock, even if the wall
-        clock is set.
-        """
-        passed_ns = mono_ns - self._ended_mono_ns
-        covered_ns = elapsed_ns if passed_ns - elapsed_ns > SLACK_NS else passed_ns
-        self._end_ns += passed_ns
-        self._ended_mono_ns = mono_ns
-        self._observed_ns += covered_ns
-        self._busy_ns += int(covered_ns * ratio * self._share)
