@@ -75,6 +75,13 @@ On 2026-11-29, over the simulated demo node and our rules:
   no units: [our configuration](opentelemetry.md) sets them. Type unknown becomes a gauge: scrape
   DCGM's names as text. What left the page ends. With `--metrics.created` counters have their start.
 - **vmagent and vmalert** 1.79: each series and its end are kept; all rules are taken.
+- **KEDA's prometheus scaler** 2.21.0 (its file, without the clouds' logins) asked both triggers of
+  [our example](autoscaling.md): 1.315 for pods that use 1.315 of their shares, 1 for two that wait.
+  A lost device, a stopped exporter and a deployment without pods are errors. Without
+  `ignoreNullValues: "false"` all three were 0, and so are NaN and infinity.
+- **New Relic's nri-prometheus** of July 2026 (after 2.30.1, without its discovery): each of 178
+  names (`--compat=dcgm`) arrived with its labels and type. Counters are sent as increments, none
+  above its growth on the page; a series counts from its second scrape.
 - **kube-state-metrics** of August 2026 with an API server 1.36.3: prices by labels that collide,
   change or are missing are each said; `MgpuExporterMissing` names the one node without an exporter.
 

@@ -264,6 +264,11 @@ def test_keda_selects_the_pods_of_its_deployment_alone() -> None:
     assert not any(map(own.fullmatch, others))
 
 
+def test_keda_keeps_a_pod_whose_use_can_bring_others() -> None:
+    example = yaml.safe_load((EXAMPLES / "keda-core.yaml").read_text())
+    assert example["spec"]["minReplicaCount"] >= 1  # KEDA's own is 0, and without pods no use
+
+
 def test_keda_takes_an_empty_answer_for_an_error() -> None:
     assert [trigger["ignoreNullValues"] for trigger in keda()] == ["false", "false"]
 
