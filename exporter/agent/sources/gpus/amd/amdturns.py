@@ -15,7 +15,7 @@ from exporter.model import SECOND_NS
 
 # Of all devices together, at once:
 MOST_AT_WORK, MOST_NEW = 1024, 2048
-MOST_IDLE, MOST_SIZES = 192, 128
+MOST_IDLE, MOST_SIZES = 64, 32
 LEAST = 8  # of each device
 LATELY_NS = 15 * SECOND_NS  # so long after its work a process is asked each time
 LATE = 5  # an owner of so many times more idle processes than are asked has been asked too late

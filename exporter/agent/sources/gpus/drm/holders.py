@@ -3,10 +3,9 @@
 The kernel does not notify of opened devices, so all processes are scanned now and then, in a thread
 that may be late. A process costs some 50 µs: a directory listing, a readlink(2) for each of its
 descriptors, and ``fdinfo`` of those in ``/dev``. Those that have a device open and those that are
-new are looked at in each scan, of the others some in turn: the more there are, the less often.
-Another user's descriptors take CAP_DAC_READ_SEARCH
-to be listed, because the directory is readable to that user only, and CAP_SYS_PTRACE to be resolved
-(proc_pid_fd(5)).
+new or were met last are looked at in each scan, of the others some in turn: the more there are, the
+less often. Another user's descriptors take CAP_DAC_READ_SEARCH to be listed, because the directory
+is readable to that user only, and CAP_SYS_PTRACE to be resolved (proc_pid_fd(5)).
 """
 
 import errno
@@ -33,9 +32,10 @@ logger = logging.getLogger(__name__)
 
 MAX_PROCESSES = 262_144
 MAX_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
-MOST_OTHERS = 1024  # processes without a device that are looked at again in one scan
+IN_TURN = 48  # processes without a device that are looked at again in one scan,
+YOUNGEST = 48  # and those that were met last: most open a device soon after they began
 AT_ONCE = 1024  # descriptors of one process, after which a scan is seen to go on
-PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
+PERIOD = 100  # the interval is so many times the duration of a scan: a hundredth of a core at most
 WAKING = {name for name, traits in DRIVERS.items() if traits.wakes}
 _Place = tuple[int, str, str]
 """A process, a descriptor of it, and where that leads."""
@@ -268,17 +268,19 @@ class HandleScanner:
             pid for of_minor in (before.pids.values() if before else ()) for pid in of_minor
         }
         # Only after complete scans is a client that is found now known to be new since then.
-        looked_ns = {pid: self._looked_ns[pid] for pid in pids if pid in self._looked_ns}
+        here = set(pids)
+        looked_ns = {pid: at_ns for pid, at_ns in self._looked_ns.items() if pid in here}
         since_ns: int | None = None
         if before and not (before.refused or before.left or before.stale):
             since_ns = min(looked_ns.values(), default=before.begun_mono_ns)
-        others = [pid for pid in looked_ns if pid not in was_open]
+        # In the order in which they were met first, so that the youngest are the last.
+        others = [pid for pid in looked_ns if pid not in was_open][:-YOUNGEST]
         others.sort(key=looked_ns.__getitem__)
-        waiting = frozenset(others[MOST_OTHERS:])
+        waiting = frozenset(others[IN_TURN:])
         kept, self._asleep = self._asleep, {}
         shown: list[int] = []
         unread: dict[int, Refused | Failed] = {}
-        for pid in sorted(waiting.symmetric_difference(pids)):
+        for pid in sorted(here - waiting):
             self._move()
             try:
                 shown += [pid] if self._look_at(pid, found, kept) else []
