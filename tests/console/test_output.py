@@ -39,7 +39,7 @@ COMMANDS = [
     ("top", "--duration=1s", *SIMULATED),
     ("top", "--format=json", "--duration=1s", *SIMULATED),
     ("top", "--format=metrics", "--duration=1s", *SIMULATED),
-    ("why", "inference/chat-0", "--over=1s", *SIMULATED),
+    ("why", "inference/chat-0", "--since=1s", *SIMULATED),
     ("record", "--output=-", "--duration=1s", *SIMULATED),
     ("replay", "tests/replay/h100.rec.gz"),
     ("replay", "tests/replay/h100.rec.gz", "--cycle=each"),

@@ -26,6 +26,7 @@ from exporter.httpclient import NoAnswerError
 
 _DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3600, 60
 _SCRAPE_S = 15
+_OFTEN = "namespace:mgpu_core_seconds:sum_rate5m"  # a rule of the same file records it
 
 _OWN = {  # of what is recorded of a workload; and what replicas of a Prometheus differ by
     *("__name__", "namespace", "exported_namespace", "container", "exported_container"),
@@ -101,10 +102,9 @@ def advised(
             continue
         firsts.append(reader.first_s)
         if not reader.is_recorded:
-            before = f" from before {written(int(reader.recorded_s))}" if reader.recorded_s else ""
             slow(
-                f"{prometheus.address} has no series of the rules of mgpu-recording.yaml{before}: "
-                "the exporters' own are read, which takes longer and says nothing of vLLM's cache"
+                f"{reader.lack()}: the exporters' own series are read, which takes longer and says "
+                "nothing of vLLM's cache"
             )
         advice += reader.advice()
     if not namespace:
@@ -154,6 +154,15 @@ class _FigureReader:
             known_s = until_s - int(self.first_s)
             self._step_s = min(RECORDED_S, max(_MINUTE_S, known_s // 96 // _MINUTE_S * _MINUTE_S))
             self._span_s = known_s + self._step_s
+
+    def lack(self) -> str:
+        """Why what the rules record is not read."""
+        where, rules = self._prometheus.address, "the rules of mgpu-recording.yaml"
+        if self.recorded_s:
+            return f"{where} has no series of {rules} from before {written(int(self.recorded_s))}"
+        if self._prometheus.at(f"count({_OFTEN}{{{self._chosen}}})", self._until_s):
+            return f"{rules} have recorded no workload in {where} yet: they do every 15 minutes"
+        return f"{where} has no series of {rules}"
 
     def advice(self) -> Iterator[tuple[Workload, Advice]]:
         """The advice on each workload that was there lately."""

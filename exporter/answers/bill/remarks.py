@@ -16,6 +16,7 @@ from exporter.answers.reading.ranges import written
 _HOUR_S = 3600
 _LEAST_HOURS = 0.005  # less would be said as 0.00
 _MOST = 10  # names or lines
+_NO_MODEL = "no price for the model "
 _NUMBERED = re.compile(r"_conflict\d+$")
 
 
@@ -35,9 +36,9 @@ class Remarks:
         self._labels: set[str] = set()  # of all nodes, as Prometheus has them
         self._values: set[tuple[str, str]] = set()
         self._models: set[str] = set()
-        # GPU hours by why there is no price of their own, by price, and by node
-        self._fell_back: dict[tuple[str, str], dict[str, float]]
-        self._fell_back = defaultdict(lambda: defaultdict(float))
+        # by price: the GPU hours by node, and why there is no price of their own
+        self._fell_back: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self._whys: dict[str, set[str]] = defaultdict(set)
 
     def take(self, books: Iterable[CardBook]) -> None:
         """Takes the books of a range."""
@@ -61,7 +62,8 @@ class Remarks:
             what = f"the price of {priced.entry}" if priced.entry else "the default price"
             price = f"{what} {priced.hourly}"
             hours = (book.end_s - book.begin_s) / _HOUR_S
-            self._fell_back[price, self._why(book)][book.facts.node or book.facts.uuid] += hours
+            self._fell_back[price][book.facts.node or book.facts.uuid] += hours
+            self._whys[price].add(self._why(book))
 
     def _take_unidentified(self, book: CardBook) -> None:
         """Takes the hours of the pods whose owner or label nobody knows."""
@@ -88,7 +90,7 @@ class Remarks:
             elif value not in values:
                 missing.append(f"no price for {label}={value}")
         if self._prices.by_model and not self._prices.entry_of(book.facts.model):
-            missing.append(f"no price for the model {book.facts.model or '(unknown)'}")
+            missing.append(f"{_NO_MODEL}{book.facts.model or '(unknown)'}")
         return " and ".join(missing)
 
     def lines(self) -> Iterator[str]:
@@ -108,18 +110,17 @@ class Remarks:
                 f"of {hours:.2f} GPU hours the {self._whose} is not known: of "
                 f"{_named('pod', self._unidentified)}"
             )
-        for (price, why), nodes in sorted(self._fell_back.items())[:_MOST]:
-            hours = sum(nodes.values())
-            if hours >= _LEAST_HOURS:
-                yield f"{hours:.2f} GPU hours of {_named('node', nodes)} are at {price}: {why}"
+        for price, nodes in sorted(self._fell_back.items())[:_MOST]:
+            whys = "; ".join(sorted(self._whys[price])[:_MOST]).replace(f"; {_NO_MODEL}", ", ")
+            if (hours := sum(nodes.values())) >= _LEAST_HOURS:
+                yield f"{hours:.2f} GPU hours of {_named('node', nodes)} are at {price}: {whys}"
         for name in self._prices.by_node_label:
             yield from self._of_label(name)
-        for entry in self._prices.by_model:
-            longer = {one for one in self._models if self._prices.entry_of(one) == entry} - {entry}
-            if longer:
-                yield f"{entry} is taken for {', '.join(sorted(longer)[:_MOST])}"
-            elif entry not in self._models:
-                yield f"no card in this range is a {entry}: its price is of no card"
+        entries = {one: self._prices.entry_of(one) for one in sorted(self._models)}
+        if longer := [f"{of} is taken for {m}" for m, of in entries.items() if of not in {"", m}]:
+            yield "; ".join(longer[:_MOST])
+        if unused := [one for one in self._prices.by_model if one not in entries.values()]:
+            yield f"no card in this range is a {' or '.join(unused[:_MOST])}: none has that price"
 
     def _of_label(self, name: str) -> Iterator[str]:
         """What is to be said of a node's label that prices are by."""

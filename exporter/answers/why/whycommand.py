@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
@@ -17,19 +17,12 @@ from exporter.answers.reading.feeds.remote import RemoteFeed
 from exporter.answers.reading.moment import NodeMoment
 from exporter.answers.reading.ranges import add_range, moment, range_of
 from exporter.answers.why.case import Case
-from exporter.answers.why.nodecase import (
-    case_of,
-    groups_of,
-    members_of,
-    pods_of,
-)
+from exporter.answers.why.nodecase import case_of, groups_of, members_of, pods_of
 from exporter.answers.why.sentences import sentences
 from exporter.answers.why.seriescase import SeriesCase
-from exporter.console.commandline import argument
 from exporter.console.output import columns, say, warn
 from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
-from exporter.inputs.valuekinds import duration
 from exporter.model import GroupKey, PodName, Snapshot
 from exporter.shown.printable import clean, utc, wrapped
 from exporter.shown.words import joined, short_ids
@@ -56,7 +49,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     group = parser.add_argument_group("why")
     add_range(group, None, "5m; without a Prometheus an exporter's own window, 15s")
-    group.add_argument("--over", type=argument(duration("1s", "24h")), help=SUPPRESS)  # as before
     group.add_argument(
         "--cluster",
         metavar="NAME",
@@ -194,8 +186,7 @@ def watched_ns(arguments: Namespace, now_s: int = 0) -> int | None:
     if arguments.until != "now" and moment(arguments.until, now_s) < now_s:
         raise ValueError("--until: an exporter knows of now alone; --prometheus has the past")
     if arguments.since is None:
-        over_ns: int | None = arguments.over
-        return over_ns
+        return None
     since_s, until_s = range_of(arguments, now_s, 1)
     return (until_s - since_s) * SECOND_NS
 
@@ -248,7 +239,7 @@ def _near(node: OwnNode, arguments: Namespace, wanted: PodName, view: str) -> Se
         owners = _owners(before, wanted, view, "this node")
         window_ns = feed.window_ns
         watch(watched_ns(arguments) or window_ns)
-        feed.read(after=version)  # a cycle that is late, or an interval longer than --over
+        feed.read(after=version)  # a cycle that is late, or an interval longer than --since
         now = _moment(feed.snapshot)
     finally:
         feed.close()

@@ -1,5 +1,6 @@
 """What a workload writes into its pod to have the advised amount."""
 
+import json
 import time
 from urllib.parse import parse_qs
 
@@ -102,3 +103,32 @@ def test_advice_is_of_no_time_to_come(capsys: pytest.CaptureFixture[str]) -> Non
     times = [float(parse_qs(path.partition("?")[2])["time"][0]) for path, _ in server.asked]
     assert times
     assert max(times) <= time.time()
+
+
+@pytest.mark.parametrize(
+    ("series", "said"),
+    [
+        ("", "has no series of the rules of mgpu-recording.yaml: "),
+        ("namespace:mgpu_core", "the rules of mgpu-recording.yaml have recorded no workload in "),
+    ],
+)
+def test_rules_that_are_there_and_have_not_recorded_yet_are_not_said_to_lack(
+    series: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sizing is recorded every 15 minutes, all else of the same file more often."""
+    known = ["mgpu_container_allocation_info", *filter(None, [series])]
+
+    def answer(path: str, _: str) -> tuple[int, dict[str, str], bytes]:
+        asked = parse_qs(path.partition("?")[2])["query"][0]
+        now = time.time()
+        found = [{"metric": {}, "value": [now, str(now - 60)]}] * any(one in asked for one in known)
+        result = {"status": "success", "data": {"resultType": "vector", "result": found}}
+        return 200, {}, json.dumps(result).encode()
+
+    server = Server()
+    server.answer = answer
+    try:
+        main(["advise", f"--prometheus={server.url}"])
+    finally:
+        server.stop()
+    assert said in " ".join(capsys.readouterr().err.split())

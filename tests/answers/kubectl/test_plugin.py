@@ -124,7 +124,7 @@ def test_of_several_exporters_of_a_node_each_gpu_is_shown_once(
             assert main(["top", "-A", here]) == 0
             lines = capsys.readouterr().out.splitlines()
             printed.append([line for line in lines if "n1" in line.split()[:2] and line[0] != "!"])
-            assert main(["why", NAME, "--over=1s", here]) == 0
+            assert main(["why", NAME, "--since=1s", here]) == 0
             assert "It is on GPU" in capsys.readouterr().out
     assert len(printed[1]) == len(printed[0]) > 0
 
@@ -310,7 +310,7 @@ def test_a_token_that_ran_out_is_shown_no_more() -> None:
 
 
 def test_why_finds_the_node_of_a_pod(here: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", NAME, "--over=1s", "--format=json", *here]) == 0
+    assert main(["why", NAME, "--since=1s", "--format=json", *here]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["namespace"], found["pod"]) == (MINE, NAME)
     assert found["parts"][0]["share"] == pytest.approx(0.1)
@@ -341,7 +341,7 @@ def test_a_pod_of_another_namespace_is_found_by_its_name_alone(
 def test_a_pod_that_cannot_be_asked_about(
     name: str, said: str, here: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["why", name, "--over=1s", *here]) == 2
+    assert main(["why", name, "--since=1s", *here]) == 2
     assert capsys.readouterr().err == f"kubectl mgpu why: {said}\n"
 
 

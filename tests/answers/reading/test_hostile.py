@@ -32,7 +32,7 @@ EACH: Commands = {  # of each question that there is one, in the form that shows
 }
 OTHERS: Commands = {  # the same questions in other forms
     "why": (main, ["why", "team/chat"]),
-    "why as JSON": (main, ["why", "team/chat", "--format=json", "--over=24h"]),
+    "why as JSON": (main, ["why", "team/chat", "--format=json", "--since=24h"]),
     "top of a namespace": (main, ["top", "--once", "-n", "team"]),
     "advise": (main, ["advise"]),
     "bill": (main, ["bill", "--price=1", "--since=10m"]),

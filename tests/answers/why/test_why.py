@@ -304,7 +304,7 @@ def test_waiting_without_a_second_sign_is_not_urgent() -> None:
 
 def test_a_pod_of_a_simulated_node(capsys: pytest.CaptureFixture[str]) -> None:
     pod = "inference/rerank-58d4f8f7c4-9vkmt"
-    flags = ["--over=1s", "--collection.interval=2s", "--format=json"]  # shorter than a cycle
+    flags = ["--since=1s", "--collection.interval=2s", "--format=json"]  # shorter than a cycle
     assert main(["why", pod, "--simulate=demo", *flags]) == 0
     document = json.loads(capsys.readouterr().out)
     [part] = document["parts"]
@@ -415,7 +415,7 @@ def test_who_looks_at_one_namespace_of_a_node_is_told_no_names_of_others(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pod = "inference/rerank-58d4f8f7c4-9vkmt"
-    flags = ["--simulate=demo", "--over=1s", "--metrics.enable=contention"]
+    flags = ["--simulate=demo", "--since=1s", "--metrics.enable=contention"]
     assert main(["why", pod, "-n", "research", *flags]) == 0
     said = capsys.readouterr().out
     assert "with others and research/notebook-alice-0." in said
@@ -426,7 +426,7 @@ def test_who_looks_at_one_namespace_of_a_node_is_told_no_names_of_others(
 
 
 def test_an_unknown_pod_is_answered_with_names_like_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", "infrence/rerank", "--simulate=demo", "--over=1s"]) == 1
+    assert main(["why", "infrence/rerank", "--simulate=demo", "--since=1s"]) == 1
     assert capsys.readouterr().err == (
         "mgpu-exporter why: infrence/rerank is not known to this node; did you mean "
         "inference/rerank-58d4f8f7c4-9vkmt?\n"
@@ -675,7 +675,7 @@ def test_a_sentence_of_long_names_is_not_cut(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_part_of_a_gpu_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", "research/finetune-0", "--simulate=mixed", "--over=1s"]) == 0
+    assert main(["why", "research/finetune-0", "--simulate=mixed", "--since=1s"]) == 0
     said = capsys.readouterr().out
     assert "It is on GPU 100-1 (" in said
     assert "read its partitions" not in said

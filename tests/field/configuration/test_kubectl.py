@@ -20,7 +20,7 @@ from tests.field.report import report
 
 def asks(kubeconfig: object, *more: str) -> int:
     """Ask about a pod that is not there: who reached the cluster is told one that is."""
-    return main(["why", "segment", "--over=1s", f"--kubeconfig={kubeconfig}", *more])
+    return main(["why", "segment", "--since=1s", f"--kubeconfig={kubeconfig}", *more])
 
 
 # --- which kubeconfig -----------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_a_kubeconfig_that_is_not_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "gone"))
-    assert main(["why", POD, "--over=1s"]) == 2
+    assert main(["why", POD, "--since=1s"]) == 2
     assert f"{tmp_path / 'gone'}: no such file" in capsys.readouterr().err
 
 

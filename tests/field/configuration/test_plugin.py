@@ -193,7 +193,7 @@ def test_who_has_a_pod_of_his_own_asks_for_no_list_of_all(
 
     with Asked(refused=("/api/v1/pods",)) as cluster:
         path = Kubeconfig(cluster.url).write(tmp_path / "a")
-        main(["why", POD, "--over=1s", f"--kubeconfig={path}"])
+        main(["why", POD, "--since=1s", f"--kubeconfig={path}"])
     assert "/api/v1/pods" not in {path for path, _ in cluster.heard}
     assert "forbidden" not in capsys.readouterr().err
 

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.util import find_spec
 from io import BytesIO
+from itertools import groupby
+from operator import itemgetter
 from urllib.parse import urlsplit
 
 from exporter.answers.bill import billcommand as stored
@@ -122,13 +124,18 @@ def _close(arguments: Namespace, place: Place) -> int:
     with progress() as shown:
         prometheus = far_prometheus(arguments, all_stores=True, timeout_s=stored.LONGEST_S)
         closing = _Closing(arguments, place, prometheus, prices, shard, shown)
-        status = _OK
+        tried: list[tuple[int, str]] = []  # days, and why they stay open; "" if they are closed
         for day_s in [first_s] if arguments.day else range(first_s, today_s, DAY_S):
             try:
                 closing.close(day_s)
+                tried.append((day_s, ""))
             except (NoAnswerError, PlaceError, ValueError) as error:
-                why = f"{_date(day_s)} stays open: {stored.said(error)}"
-                status = stored.refused(arguments, why)
+                tried.append((day_s, stored.said(error)))
+    status = _OK
+    for why, days in groupby(tried, key=itemgetter(1)):
+        first, *_, last = 2 * [_date(day_s) for day_s, _ in days]
+        stay = f"{first} stays" if first == last else f"{first} to {last} stay"
+        status = stored.refused(arguments, f"{stay} open: {why}") if why else status
     return status
 
 

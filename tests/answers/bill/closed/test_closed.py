@@ -160,6 +160,15 @@ def test_shards_make_the_whole_and_none_may_miss(made: Fleet, tmp_path: Path) ->
     assert made.bill(*of_day, closed, asks=False).out == whole.out
 
 
+def test_days_that_stay_open_for_one_reason_are_one_line(made: Fleet, tmp_path: Path) -> None:
+    said = made.bill("close", f"--since={made.days[0]}", f"--to={tmp_path}")
+
+    assert said.status == 2
+    [line] = [line for line in said.err.splitlines() if " open: " in line]
+    assert " stay open: " in line
+    assert said.out.count(" is closed: ") == len(made.days)
+
+
 def test_a_file_that_was_changed_is_refused_and_closed_again(made: Fleet, tmp_path: Path) -> None:
     day = made.days[0]
     of_day = f"--since={day}", f"--until={made.days[1]}"
