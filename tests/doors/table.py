@@ -1,7 +1,7 @@
 """Prints how many cells of the matrix fail, by node and answer.
 
-``python -m tests.doors.table [node ...] [--part=7] [--only=fdinfo]``: of all nodes or some, each
-seventh cell, and of these the ones that are about fdinfo.
+``python -m tests.doors.table [node ...] [--part=7] [--of=0] [--only=fdinfo]``: of all nodes or
+some, each seventh cell from the first on, and of these the ones that are about fdinfo.
 """
 
 import sys
@@ -13,11 +13,11 @@ from tests.doors.matrix import cells, control, run
 from tests.doors.nodes import NODES
 
 
-def main(names: list[str], part: int, only: str) -> None:
+def main(names: list[str], part: int, of: int, only: str) -> None:
     for name in names:
         began, failed, all_of = time.process_time(), Counter[str](), Counter[str]()
         for number, cell in enumerate(cells(name)):
-            if number % part or only not in str(cell):
+            if number % part != of or only not in str(cell):
                 continue
             all_of[cell.answer] += 1
             try:
@@ -35,4 +35,5 @@ def main(names: list[str], part: int, only: str) -> None:
 if __name__ == "__main__":
     flags = dict(each[2:].split("=", 1) for each in sys.argv if each.startswith("--"))
     named = [name for name in sys.argv[1:] if name in NODES]
-    main(named or list(NODES), int(flags.get("part", 1)), flags.get("only", ""))
+    part, of = int(flags.get("part", 1)), int(flags.get("of", 0))
+    main(named or list(NODES), part, of, flags.get("only", ""))

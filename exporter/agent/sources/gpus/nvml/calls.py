@@ -27,9 +27,11 @@ class RowBuffer:
     """A buffer for up to ``capacity`` structs of ``size`` bytes. One caller at a time.
 
     ``place`` and ``count`` are arguments of the driver call; they stay the same objects.
+    ``finds``: "not found" is a failure, and not the normal answer of an idle device.
     """
 
-    def __init__(self, size: int, capacity: int = FIRST_CAPACITY) -> None:
+    def __init__(self, size: int, capacity: int = FIRST_CAPACITY, *, finds: bool = False) -> None:
+        self._finds = finds
         self.count = ctypes.c_uint(0)
         self.place = ctypes.c_void_p()
         self._size = size
@@ -41,8 +43,7 @@ class RowBuffer:
 
         A buffer that is too small grows, within bounds. So does one that was filled: functions
         that fill what there is call that a success, and the rest is missing. The size is not asked
-        for first: a process may start in between, and functions answer it differently. "Not found"
-        is the normal answer of an idle device.
+        for first: a process may start in between, and functions answer it differently.
 
         Raises:
             NvmlError: of the function ``name``, by its return code.
@@ -58,7 +59,7 @@ class RowBuffer:
             self.count.value = self.capacity
             code = call(*arguments)
         if code != errors.SUCCESS:
-            if code == errors.NOT_FOUND:
+            if code == errors.NOT_FOUND and not self._finds:
                 return b""
             raise errors.error_of(code, name)
         self._filled = min(self.count.value, self.capacity) * self._size

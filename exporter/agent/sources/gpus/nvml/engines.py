@@ -3,7 +3,7 @@
 Energy comes from the board's counter (Volta and newer), or else from its power, integrated.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from exporter.agent.sources.gpus.board_energy import BoardEnergy
@@ -145,6 +145,11 @@ class NvmlEnergy:
     @property
     def method(self) -> str:
         return self._board.method
+
+    @property
+    def unmeasured(self) -> Mapping[str, Unmeasured]:
+        """Why energy is not known, once its counter, or the power in its place, fails for long."""
+        return self._board.unmeasured
 
     def look(self) -> None:
         """Notes the power between two windows, where that says how far a costly counter is."""

@@ -40,6 +40,8 @@ REASONS = {
     NO_PERMISSION: Unmeasured.NO_PERMISSION,
     FUNCTION_NOT_FOUND: Unmeasured.DRIVER_TOO_OLD,
 }
+HOLES = {NOT_FOUND, INVALID_ARGUMENT}  # there is none of that name or number
+UUID = "nvmlDeviceGetUUID"  # says whose a handle is
 
 MEANINGS: dict[int, str] = {
     **REASONS,

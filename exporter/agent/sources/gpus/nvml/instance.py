@@ -16,7 +16,7 @@ from exporter.agent.sources.gpus.nvml.refusals import Refusals
 from exporter.model import Clock, DeviceMemory, DeviceReading, Engines, Methods, Sensors, Window
 
 SLACK_NS = 10_000_000  # the clock is read once for GPM and once for the window
-BLIND_PROFILES = 3
+BLIND_READS = 3
 METHODS = Methods(busy="gpm", shares="sole_owner")
 
 
@@ -94,7 +94,8 @@ class InstanceActivity:
         self._observed_ns = 0
         self._busy_ns = 0
         self._at_work = False
-        self._blind = 0  # profiles in a row without a figure of its activity
+        self._blind = 0  # reads in a row without a figure of its activity
+        self._is_shown = False  # a window with its activity was taken since it was blind
 
     def follow(self, demand: Demand) -> None:
         """Applies another demand. Activity is read even if it is not shown: windows need it."""
@@ -114,9 +115,9 @@ class InstanceActivity:
 
     @property
     def measured(self) -> bool:
-        """Whether its activity is known; one profile without it says nothing yet."""
+        """Whether its activity is known; one read without it says nothing yet."""
         profiled = self._gpm is not None and GPM not in self._refusals
-        return profiled and self._blind < BLIND_PROFILES
+        return profiled and self._blind < BLIND_READS
 
     def read(self) -> bool:
         """Extends the window; returns whether work has begun on an instance that was idle."""
@@ -127,6 +128,7 @@ class InstanceActivity:
             self._ended_mono_ns = mono_ns
         self.sensors = Sensors()
         if reading is None:
+            self._blind += 1
             return False
         if self._shown:
             self.sensors = Sensors(reading.ratios)
@@ -154,15 +156,22 @@ class InstanceActivity:
     def take(self) -> Window | None:
         """The window since the last one that was taken; None if there is nothing newer."""
         start_ns = self._start_ns
-        if start_ns is None or not self._observed_ns:
+        # Once its activity is no longer known, one window says so: it would seem to stand still.
+        is_blind = not self._observed_ns
+        if start_ns is None or (is_blind and (self.measured or not self._is_shown)):
             return None
+        if is_blind:
+            now_ns = self._clock.monotonic_ns()
+            self._end_ns += now_ns - self._ended_mono_ns
+            self._ended_mono_ns = now_ns
         window = Window(
             start_unix_ns=start_ns,
             end_unix_ns=self._end_ns,
             observed_ns=self._observed_ns,
             unobserved_ns=self._end_ns - start_ns - self._observed_ns,
-            busy=Engines(core=self._busy_ns),
+            busy=Engines(core=None if is_blind else self._busy_ns),
             methods=METHODS,
         )
+        self._is_shown = not is_blind
         self._start_ns, self._observed_ns, self._busy_ns = self._end_ns, 0, 0
         return window

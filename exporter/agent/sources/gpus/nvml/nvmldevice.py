@@ -10,11 +10,13 @@ from dataclasses import replace
 
 from exporter.agent.sources.gpus.energy import with_energy
 from exporter.agent.sources.gpus.gpusource import Demand
+from exporter.agent.sources.gpus.nvml import errors
 from exporter.agent.sources.gpus.nvml.cadence import ReadPhases
 from exporter.agent.sources.gpus.nvml.cgrouplimits import CgroupOf
 from exporter.agent.sources.gpus.nvml.engines import EngineReader, NvmlEnergy
-from exporter.agent.sources.gpus.nvml.errors import NOT_FOUND, CallError, DeviceLostError
+from exporter.agent.sources.gpus.nvml.errors import HOLES, UUID, CallError, DeviceLostError
 from exporter.agent.sources.gpus.nvml.events import NO_XIDS, XID, Xids, XidWatch
+from exporter.agent.sources.gpus.nvml.gpm import GPM
 from exporter.agent.sources.gpus.nvml.instance import InstanceActivity
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.nvmlboard import BoardReader
@@ -37,6 +39,7 @@ from exporter.model import (
 
 HALF_A_CYCLE_NS = 500_000_000
 UNDER_MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
+MENDABLE = (Unmeasured.NO_PERMISSION, Unmeasured.READ_FAILED)
 
 
 logger = logging.getLogger(__name__)
@@ -73,7 +76,7 @@ class NvmlDevice:
         self._activity = InstanceActivity(library, self._refusals, clock, demand)
         self._end_ns: int | None = None
         self._ended_mono_ns = 0
-        self._lost = ""
+        self._lost, self._lost_as = "", DeviceState.LOST
         self._mps = False
         self.divided = found.divided
         self._retry = Backoff(clock)
@@ -96,10 +99,13 @@ class NvmlDevice:
     def _new_cursor(self) -> WindowCursor:
         return WindowCursor(self._engines, self._clock, self._energy)
 
-    def mark_lost(self, detail: str) -> None:
+    def mark_lost(self, detail: str, state: DeviceState = DeviceState.LOST) -> None:
         """Drops the handle. The device is looked for by UUID, with a back-off."""
         if not self._lost:
-            logger.warning("device %s is lost: %s; looking for it again", self.device.uuid, detail)
+            what = "is lost" if state is DeviceState.LOST else "has no name now"
+            logger.warning("device %s %s: %s; looking for it again", self.device.uuid, what, detail)
+        if not self._lost or state is DeviceState.LOST:  # a refused name is no loss
+            self._lost_as = state
         self._lost = detail
         self._retry.failed()
 
@@ -127,18 +133,23 @@ class NvmlDevice:
                 reading = self._read_instance() if self.device.parent_uuid else self._read()
                 self._retry.reset()
                 return (reading,)
-        except DeviceLostError as error:
-            if error.call == "nvmlDeviceGetUUID":
-                # The handle is another board's by now, and so may be what was cut by it.
+        except (DeviceLostError, CallError) as error:
+            if error.call == UUID:
+                # The handle may be another board's by now, and so may be what was cut by it.
                 self._cut = ()
-            self.mark_lost(str(error))
-        except CallError as error:
-            failed = str(error)
+            if error.call == UUID or isinstance(error, DeviceLostError):
+                self._lose(error)
+            else:
+                failed = str(error)
         finally:
             self._phases.add_up()
         if failed:
             return self.unread(DeviceState.FAILED, failed)
-        return self.unread(DeviceState.LOST, self._lost)
+        return self.unread(self._lost_as, self._lost)
+
+    def _lose(self, error: DeviceLostError | CallError) -> None:
+        is_gone = isinstance(error, DeviceLostError) or error.code in HOLES
+        self.mark_lost(str(error), DeviceState.LOST if is_gone else DeviceState.FAILED)
 
     def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
         xids = self._xids()
@@ -155,9 +166,9 @@ class NvmlDevice:
             return False
         try:
             handle = self._library.ask("nvmlDeviceGetHandleByUUID", self.device.uuid)
-            self._library.ask("nvmlDeviceGetUUID", handle)  # a handle alone proves nothing
+            self._library.ask(UUID, handle)  # a handle alone proves nothing
         except (DeviceLostError, CallError) as error:
-            self.mark_lost(str(error))
+            self._lose(error)
             return False
         logger.info("device %s is back", self.device.uuid)
         self.bind(self._found._replace(handle=handle))
@@ -245,7 +256,7 @@ class NvmlDevice:
             return
         found = instance(self._library, board, handle)
         if found.device.uuid != self.device.uuid:  # the handle is another instance's now
-            raise DeviceLostError(NOT_FOUND, "nvmlDeviceGetUUID")
+            raise DeviceLostError(errors.NOT_FOUND, UUID)
         logger.info("device %s was made again, as %s", found.device.uuid, found.device.profile)
         self.bind(found)
 
@@ -331,12 +342,8 @@ class NvmlDevice:
         """
         reasons = dict(self._refusals.unmeasured(self._demand.disabled))
         if self.device.parent_uuid:
-            reasons |= {**UNDER_MIG, "energy": Unmeasured.MIG}
-            if self._activity.measured:
-                del reasons["core"]
-            if "memory" in reasons:  # then the owner of the instance is unknown
-                reasons["core"] = reasons["memory"]
-        elif self._in_mig_mode:
+            return self._of_instance(reasons)
+        if self._in_mig_mode:
             reasons |= UNDER_MIG
             if self.divided:
                 reasons["memory"] = Unmeasured.MIG
@@ -344,8 +351,18 @@ class NvmlDevice:
             reasons.setdefault("core", Unmeasured.NOT_SUPPORTED)
         if self._engines.trafficless:
             reasons.setdefault("memory_active", Unmeasured.NOT_SUPPORTED)
-        if not self.device.parent_uuid and self._energy.method == "power":
+        if self._energy.method == "power":
             reasons.pop("energy", None)
+        return {**self._energy.unmeasured, **reasons}
+
+    def _of_instance(self, reasons: dict[str, Unmeasured]) -> dict[str, Unmeasured]:
+        reasons |= {**UNDER_MIG, "energy": Unmeasured.MIG}
+        if self._activity.measured:
+            del reasons["core"]
+        elif (why := self._refusals.reason(GPM)) in MENDABLE:
+            reasons["core"] = why
+        if "memory" in reasons:  # then the owner of the instance is unknown
+            reasons["core"] = reasons["memory"]
         return reasons
 
     def _xids(self) -> Xids:

@@ -5,12 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from exporter.agent.sources.gpus.nvml.errors import (
-    INVALID_ARGUMENT,
-    NOT_FOUND,
-    CallError,
-    DeviceLostError,
-)
+from exporter.agent.sources.gpus.nvml.errors import HOLES, UUID, CallError, DeviceLostError
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.nvmlboard import memory_info
 from exporter.model import GIB, MIB, Device
@@ -18,7 +13,6 @@ from exporter.model import GIB, MIB, Device
 MIG = "mig"
 WHOLE_GPU_PROFILES = (5, 4, 6, 3, 2, 1, 0)  # NVML_GPU_INSTANCE_PROFILE_*, of 8, 7, 6, 4 … slices
 USUAL_SLICES = 7  # of A100 and all data centre boards since but A30, which has 4
-HOLES = {NOT_FOUND, INVALID_ARGUMENT}  # instances come and go: their numbering has holes
 MAX_DEVICES = 1024  # NVML knows up to 64 boards of up to 8 instances; more is garbage
 
 
@@ -96,7 +90,7 @@ def _board(library: Library, index: int) -> tuple[DeviceHandle, DeviceList]:
     cuda = _optional(partial(ask, "nvmlSystemGetCudaDriverVersion_v2"))  # 12040 is 12.4
     # Of all these only the UUID is needed: what else a driver does not say costs that alone.
     board = Device(
-        uuid=ask("nvmlDeviceGetUUID", handle),
+        uuid=ask(UUID, handle),
         index=index,
         vendor="nvidia",
         model=_optional(lambda: ask("nvmlDeviceGetName", handle)) or "",
@@ -133,7 +127,7 @@ def _instances(library: Library, board: Device, parent: Any) -> DeviceList:  # n
             handle = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", parent, index)
             found.append(instance(library, divided, handle))
         except CallError as error:
-            if error.code not in HOLES:
+            if error.code not in HOLES:  # instances come and go
                 unreadable[BoardPlace(index, board.uuid)] = str(error)
     return DeviceList(found, unreadable)
 
@@ -146,7 +140,7 @@ def instance(library: Library, of: MigBoard, handle: Any) -> DeviceHandle:  # no
 
     """
     board = of.device
-    uuid = library.ask("nvmlDeviceGetUUID", handle)
+    uuid = library.ask(UUID, handle)
     attributes = library.ask("nvmlDeviceGetAttributes", handle)
     memory = _optional(partial(memory_info, library, handle))
     number = _optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle))

@@ -20,7 +20,7 @@ from exporter.agent.sources.gpus.nvml import errors
 from exporter.agent.sources.gpus.nvml.cadence import PROCESSES, ReadPhases
 from exporter.agent.sources.gpus.nvml.calls import RowBuffer
 from exporter.agent.sources.gpus.nvml.cgrouplimits import CgroupOf, MemoryLimits
-from exporter.agent.sources.gpus.nvml.errors import NOT_FOUND, CallError, DeviceLostError
+from exporter.agent.sources.gpus.nvml.errors import NOT_FOUND, UUID, DeviceLostError
 from exporter.agent.sources.gpus.nvml.library import CFunction, Library
 from exporter.agent.sources.gpus.nvml.nvmlboard import NOT_AVAILABLE, memory_info
 from exporter.agent.sources.gpus.nvml.nvmldiscovery import DeviceHandle
@@ -66,7 +66,8 @@ def newest(library: Library, kind: str) -> ListCall | None:
         function = library.function(name, c_void_p, POINTER(c_uint), c_void_p)
         if function is not None:
             layout = row_of(library, suffix)
-            return ListCall(name, function, layout, RowBuffer(layout.size, 1024))
+            # A list without a process is a success (nvml.h): what is not found is no empty list.
+            return ListCall(name, function, layout, RowBuffer(layout.size, 1024, finds=True))
     return None
 
 
@@ -282,9 +283,5 @@ class ResidentReader:
 
     def _check_identity(self) -> None:
         """Raises if the handle is another MIG instance's now: handles are reused."""
-        try:
-            uuid = self._library.ask("nvmlDeviceGetUUID", self._handle)
-        except (DeviceLostError, CallError) as error:
-            raise DeviceLostError(error.code, error.call) from error
-        if uuid != self._device.uuid:
-            raise DeviceLostError(NOT_FOUND, "nvmlDeviceGetUUID")
+        if self._library.ask(UUID, self._handle) != self._device.uuid:
+            raise DeviceLostError(NOT_FOUND, UUID)

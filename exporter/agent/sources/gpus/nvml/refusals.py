@@ -182,7 +182,9 @@ class Refusals:
         return unread.issuperset(_MAIN) and not self._failing_ns.keys().isdisjoint(_MAIN)
 
     def reason(self, topic: str) -> Unmeasured | None:
-        return self._reasons.get(topic)
+        """Why a topic is not known now, whether that lasts or not."""
+        failed = Unmeasured.READ_FAILED if topic in self._failing_ns else None
+        return self._reasons.get(topic, failed)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._reasons

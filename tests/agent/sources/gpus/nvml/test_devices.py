@@ -122,7 +122,27 @@ def test_a_name_that_is_no_text_costs_only_itself(two: Node) -> None:
     assert (devices["GPU-1"].device.model, devices["GPU-1"].device.pci_bus_id) == ("", "")
     two.change_gpu(1, uuid="\udcff")
     two.read(after=31)
+    # The driver knows no board by the name that it had.
     assert states(two, after=1) == {"GPU-0": DeviceState.UP, "GPU-1": DeviceState.LOST}
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [(4, DeviceState.FAILED), (999, DeviceState.FAILED), (6, DeviceState.LOST)],
+)
+def test_a_board_whose_name_is_not_told_is_no_lost_one(
+    two: Node, code: int, state: DeviceState
+) -> None:
+    """It is looked for by its name: the handle may be another board's by then."""
+    two.start()
+    two.read()
+    two.fail(Fault("error", "nvmlDeviceGetUUID", gpu=1, code=code))
+    two.read(after=5)
+    assert states(two, after=1) == {"GPU-0": DeviceState.UP, "GPU-1": state}
+    assert any("looking for it again" in line for line in two.ask("logged"))
+    two.fail()
+    two.read(after=61)
+    assert states(two, after=1) == {"GPU-0": DeviceState.UP, "GPU-1": DeviceState.UP}
 
 
 def test_failing_call_costs_a_cycle_and_no_time(two: Node) -> None:

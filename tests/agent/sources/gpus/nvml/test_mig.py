@@ -174,6 +174,30 @@ def test_a_sample_that_fails_once_costs_no_more_than_its_time(parted: Node, call
     assert (window.observed_ns, window.unobserved_ns) == (SECOND, 2 * SECOND)
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"), [(999, "read_failed"), (4, "no_permission"), (3, "mig")]
+)
+def test_activity_that_is_no_longer_known_does_not_stand_still(
+    parted: Node, code: int, reason: str
+) -> None:
+    """One window says that its core is not known; it is again with the first that has it."""
+    parted.start(disabled=("profiling",))
+    parted.read()
+    before = known(parted.device("MIG-0-0", after=1).window)
+    parted.fail(Fault("error", "nvmlGpmSampleGet", code=code))
+    failed = read(parted, "MIG-0-0", 5)
+    (blind,) = [one.window for one in failed if one.window]
+    assert (blind.start_unix_ns, blind.busy.core) == (before.end_unix_ns, None)
+    assert blind.unobserved_ns == blind.length_ns > 0
+    assert failed[-1].unmeasured["core"] == reason
+    parted.fail()
+    after = read(parted, "MIG-0-0", 140)  # a refused call is made again after two minutes
+    window = next(one.window for one in after if one.window)
+    assert (window.start_unix_ns, window.observed_ns) == (blind.end_unix_ns, SECOND)
+    assert window.busy.core
+    assert "core" not in after[-1].unmeasured
+
+
 def test_a_driver_that_does_not_tell_of_support_is_asked_for_a_sample(parted: Node) -> None:
     parted.fail(Fault("error", SUPPORT, code=3))
     parted.start()

@@ -169,10 +169,12 @@ def test_who_was_on_a_list_that_fails_does_not_seem_to_hold_nothing(one: Node) -
     assert memory.used_bytes == 3 * GIB
 
 
-def test_a_list_that_fails_costs_no_size_and_has_a_reason(one: Node) -> None:
+@pytest.mark.parametrize("code", [999, 6])
+def test_a_list_that_fails_costs_no_size_and_has_a_reason(one: Node, code: int) -> None:
+    """Nor is one that is not found an empty one: that is a success (nvml.h)."""
     one.start()
     one.read()
-    one.fail(Fault("error", "nvmlDeviceGetComputeRunningProcesses*", code=999))
+    one.fail(Fault("error", "nvmlDeviceGetComputeRunningProcesses*", code=code))
     reading = [one.device("GPU-0", after=5) for _ in range(4)][-1]
     assert known(reading.memory).processes is None
     assert known(reading.memory).used_bytes == 2 * GIB
@@ -238,6 +240,20 @@ def test_a_device_of_which_nothing_can_be_read_is_not_up(one: Node) -> None:
     for _ in range(40):
         reading = one.device("GPU-0", after=1)
     assert (reading.state, reading.unmeasured) == (DeviceState.UP, {})
+
+
+def test_energy_whose_counter_fails_for_seconds_has_a_reason(one: Node) -> None:
+    """Its sum would seem to stand still. The next answer has what was missed."""
+    one.start()
+    one.read()
+    before = known(one.device("GPU-0", after=1).window)
+    one.fail(Fault("error", "nvmlDeviceGetTotalEnergyConsumption", code=999))
+    assert unmeasured(one).get("energy") is None
+    assert unmeasured(one, after=4)["energy"] == "read_failed"
+    one.fail()
+    reading = one.device("GPU-0", after=1)
+    assert (reading.unmeasured.get("energy"), known(before).methods.energy) == (None, "counter")
+    assert known(reading.window).energy_uj
 
 
 def test_a_counter_of_energy_that_fails_for_long_is_replaced_by_the_power(one: Node) -> None:
