@@ -82,8 +82,7 @@ def read_books(
                 except NoAnswerError as error:
                     cutter.put_back(some, left, error)
                     continue
-                cards = sum(len(group.cards) for group in some)
-                series = max(1.0, piece.series / max(1, cards))
+                series = max(1.0, piece.series / max(1, sum(len(one.cards) for one in some)))
                 if piece.seconds > _SLOW_S:
                     cutter.most = max(1, len(some) // 2)
                 read_so_far += len(_addresses(some))

@@ -66,6 +66,34 @@ def _gauges(level: str) -> tuple[FamilyOf[Holding], ...]:
             f"Share of the GPU's core time in use, {WINDOW}.",
             lambda h: h.average.core,
         ),
+        *_of_memory(level),
+        *averages(level),
+        of(
+            "job_info",
+            "A batch system's job inside of it, by its cgroups; at most 16.",
+            labels=("system", "job_id"),
+            each=lambda h: [((job.kind, job.name), 1) for job in h.jobs],
+        ),
+        of(
+            "processes",
+            "Processes with a context on the device (AMD: that hold memory there; DRM: that have "
+            "it open).",
+            lambda h: h.memory.processes,
+        ),
+        of(
+            "last_active_timestamp_seconds",
+            "When it last used the GPU's core.",
+            lambda h: h.last_active_unix_ns,
+        ),
+        of("observed_since_timestamp_seconds", "When counting began.", lambda h: h.since_unix_ns),
+        unmeasured(level),
+    )
+
+
+def _of_memory(level: str) -> tuple[FamilyOf[Holding], ...]:
+    """The gauges of what it holds of the device's memory, and of what is kept for it."""
+    of = partial(FamilyOf[Holding], level)
+    return (
         of(
             "memory_used_bytes",
             "Device memory held (NVML running processes; AMD: KFD's vram_<gpu>; DRM: fdinfo).",
@@ -100,26 +128,6 @@ def _gauges(level: str) -> tuple[FamilyOf[Holding], ...]:
             labels=("evidence", "role"),
             each=lambda h: _charged(h.memory),
         ),
-        *averages(level),
-        of(
-            "job_info",
-            "A batch system's job inside of it, by its cgroups; at most 16.",
-            labels=("system", "job_id"),
-            each=lambda h: [((job.kind, job.name), 1) for job in h.jobs],
-        ),
-        of(
-            "processes",
-            "Processes with a context on the device (AMD: that hold memory there; DRM: that have "
-            "it open).",
-            lambda h: h.memory.processes,
-        ),
-        of(
-            "last_active_timestamp_seconds",
-            "When it last used the GPU's core.",
-            lambda h: h.last_active_unix_ns,
-        ),
-        of("observed_since_timestamp_seconds", "When counting began.", lambda h: h.since_unix_ns),
-        unmeasured(level),
     )
 
 

@@ -362,9 +362,8 @@ class WindowCursor:
         # Who worked when is not known where rows are rejected; and where time was dropped, and some
         # has no samples, it is not known which. Such a read is one window.
         begin = end - length_us
-        is_one = (
-            method != "samples" or rejected or (begin > start and observed_ns < length_us * 1000)
-        )
+        has_gap = begin > start and observed_ns < length_us * 1000
+        is_one = method != "samples" or rejected or has_gap
         # A process that the driver has forgotten since then has the newest row that it had.
         forgotten = self._kept.forgotten(start, {row[0] for row in valid}) if not is_one else ()
         until_us = {kept.row[0]: kept.until_us for kept in forgotten}
@@ -390,14 +389,9 @@ class WindowCursor:
         if rows is not None and observed_ns and is_evidence:
             self._naming.observe(busy, processes, observed_ns, per_sample=attribution is not None)
         last_us = {row[0]: row[1] for row in valid}
-        windows = self._windows_of(
-            parts, activities_of(parts, processes, last_us, since_us), energies_of(parts, energy)
-        )
-        methods = _methods(
-            method,
-            "none" if rows is None else "process_utilization",
-            self._energy.method if self._energy else "none",
-        )
+        made = activities_of(parts, processes, last_us, since_us), energies_of(parts, energy)
+        by = "none" if rows is None else "process_utilization"
+        methods = _methods(method, by, self._energy.method if self._energy else "none")
         sampling = Sampling(
             self._known_period_us if method == "samples" else None,
             () if rows is None else self._naming.naming,
@@ -405,7 +399,7 @@ class WindowCursor:
         is_exact = attribution is not None
         windows = [
             each._replace(methods=methods, per_sample=is_exact, sampling=sampling)
-            for each in windows
+            for each in self._windows_of(parts, *made)
         ]
         # What is counted of the read as a whole is the newest window's, so that it counts once.
         windows[-1] = windows[-1]._replace(rejected=rejected, excess_samples=self._excess)

@@ -32,7 +32,7 @@ from exporter.agent.web.page.nodepage import ShownNode
 from exporter.agent.web.page.templates import written
 from exporter.model import SourceStatus, sum_of_known
 from exporter.shown.kinds import count_nouns
-from exporter.shown.marks import Earlier, device_marks
+from exporter.shown.marks import Earlier, Mark, device_marks
 from exporter.shown.reasonwords import what_to_do
 from exporter.shown.words import NBSP, joined, memory, page_plural
 
@@ -149,27 +149,11 @@ def _shown(
     matching = in_order((each for each in everyone if matches(each, choice.words, texts)), choice)
     present, gone = ([e for e in matching if e.ended is ended] for ended in (False, True))
     # The use of the host is read of some processes: in turn one of each namespace or kind.
-    processes = in_turn(
-        (
-            (entry.space, each)
-            for entry in present
-            for part in entry.parts
-            for each in part.processes
-        ),
-        itemgetter(0),
-    )
-    of_host = host({process.pid: process.name for _, process in processes})
-    matches_on = {part.uuid for entry in matching for part in entry.parts}
-    # A GPU is found by its own words and by those of its marks.
-    for uuid, its in marks.items():
-        if has_all("\n".join((texts[uuid], *(mark.kind for mark in its))), choice.words):
-            matches_on.add(uuid)
-    faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
-    boards = ordered(boards_of(gpus), choice.sort, faulty)
-    found = [each for board in boards if (each := _with_matches(board, matches_on))]
-    if not choice.sort and not choice.all:  # a long list is cut, but none that is faulty
-        kept = sorted(found, key=lambda board: not is_faulty(board, faulty))[:GPUS_SHOWN]
-        found = [*(b for b in found if b in kept), *(b for b in found if b not in kept)]
+    used = [(e.space, each) for e in present for part in e.parts for each in part.processes]
+    of_host = host({process.pid: process.name for _, process in in_turn(used, itemgetter(0))})
+    boards = boards_of(gpus)
+    theirs = {part.uuid for entry in matching for part in entry.parts}
+    found = _found(boards, theirs, texts, marks, choice)
 
     def card(gpu: Gpu, parts: Sequence[Card] = (), *, inside: bool = False) -> Card:
         facts, uuid = gpu.facts, gpu.facts.uuid
@@ -223,12 +207,34 @@ def _gpus(
     ]
 
 
-def _with_matches(board: Board, matches_on: Collection[str]) -> Board | None:
-    """The board with those of its parts that have what is looked for, or with all if it does."""
-    some = [part for part in board.parts if part.facts.uuid in matches_on]
-    if board.gpu.facts.uuid in matches_on:
-        return board._replace(parts=some or board.parts)
-    return board._replace(parts=some) if some else None
+def _found(
+    boards: Sequence[Board],
+    theirs: Collection[str],
+    texts: Mapping[str, str],
+    marks: Mapping[str, Sequence[Mark]],
+    choice: Choice,
+) -> list[Board]:
+    """The boards that have what is looked for, those that are shown first.
+
+    A board has those of its parts that have it, or all of them if only the board itself does.
+    ``theirs`` are the devices of the owners that were found.
+    """
+    faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
+    # A GPU is found by whom it has, by its own words and by those of its marks.
+    matches_on = {*theirs}
+    for uuid, its in marks.items():
+        if has_all("\n".join((texts[uuid], *(mark.kind for mark in its))), choice.words):
+            matches_on.add(uuid)
+    found = []
+    for board in ordered(boards, choice.sort, faulty):
+        some = [part for part in board.parts if part.facts.uuid in matches_on]
+        if some or board.gpu.facts.uuid in matches_on:
+            found.append(board._replace(parts=some or board.parts))
+    if choice.sort or choice.all:
+        return found
+    # A long list is cut, but none that is faulty: whoever looks at the page looks for those.
+    kept = sorted(found, key=lambda board: not is_faulty(board, faulty))[:GPUS_SHOWN]
+    return [*(b for b in found if b in kept), *(b for b in found if b not in kept)]
 
 
 def names_of(node: ShownNode, there: Sequence[TreeEntry]) -> OwnerNames:
