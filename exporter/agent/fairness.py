@@ -1,11 +1,12 @@
 """Bounds that are shared fairly: at one, the owner that has most is cut, and nobody else. Pure.
 
 An owner is whatever a tenant cannot have many of: a namespace, a user, a container. Each has an
-equal part of the room, and what one does not need is the others'.
+equal part of the room, and what one does not need is the others'. What was cut is named by the
+caller, so that it is withheld and never taken for idle.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Generic, TypeVar
 
@@ -70,3 +71,47 @@ class Held(Generic[K]):
             del own[key]
             if not own:
                 del self._keys[owner]
+
+
+class Turns(Generic[K]):
+    """Whose turn it is where not all can be asked at once: each owner has as many as another."""
+
+    def __init__(self) -> None:
+        self._next: dict[Hashable, int] = {}
+        self._first = 0
+
+    def take(
+        self, by_owner: Mapping[Hashable, Sequence[K]], most: int, but: Collection[K] = ()
+    ) -> list[K]:
+        """So many things at most, without those of ``but``: the next ones of each owner's."""
+        owners = list(by_owner)
+        self._next = {owner: at for owner, at in self._next.items() if owner in by_owner}
+        self._first = (self._first + 1) % max(len(owners), 1)
+        waiting = owners[self._first :] + owners[: self._first]
+        seen = dict.fromkeys(waiting, 0)
+        taken: list[K] = []
+        while waiting and len(taken) < most:
+            left: list[Hashable] = []
+            for owner in waiting:
+                things, at = by_owner[owner], self._next.get(owner, 0)
+                while seen[owner] < len(things):
+                    seen[owner] += 1
+                    at = (at + 1) % len(things)
+                    if things[at] not in but:
+                        taken.append(things[at])
+                        break
+                self._next[owner] = at
+                if seen[owner] < len(things):
+                    left.append(owner)
+                if len(taken) >= most:
+                    break
+            waiting = left
+        return taken
+
+
+def by_owner(things: Iterable[K], owner_of: Mapping[K, Hashable]) -> dict[Hashable, list[K]]:
+    """The things of each owner, in their order."""
+    found: dict[Hashable, list[K]] = {}
+    for thing in things:
+        found.setdefault(owner_of[thing], []).append(thing)
+    return found

@@ -7,6 +7,7 @@ known, never guessed.
 
 import os
 import time
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from exporter.agent.sources import door
@@ -131,3 +132,23 @@ def pid_namespaces(proc_root: str) -> Reply[PidNamespaces]:
 def _depth(status: bytes) -> int:
     lines = (line for line in status.split(b"\n") if line.startswith(b"NSpid:"))
     return len(next(lines, b"").split()[1:])
+
+
+class OwnersOfProcesses:
+    """The owner of a process for bounds: by its cgroup, else by its user. No process chooses it.
+
+    ``of_cgroup``: the container or group of a process, None if it is in none or not known.
+    """
+
+    def __init__(self, proc_root: str, of_cgroup: Callable[[int], Hashable | None]) -> None:
+        self._root, self._of_cgroup = proc_root, of_cgroup
+
+    def of(self, pid: int) -> Hashable:
+        owner = self._of_cgroup(pid)
+        if owner is not None:
+            return owner
+        match user_id(self._root, pid):
+            case Whole(uid) | Cut(uid):
+                return ("uid", uid)
+            case Absent() | Refused() | Failed():  # it has ended, or each is one of its own
+                return ("pid", pid)

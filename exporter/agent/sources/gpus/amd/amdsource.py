@@ -11,9 +11,9 @@ from exporter.agent.sources.gpus.amd.amddiscovery import BoardList, BoardNames, 
 from exporter.agent.sources.gpus.amd.kfd import generation
 from exporter.agent.sources.gpus.amd.kfdprocesses import KfdProcesses, WorkerLists
 from exporter.agent.sources.gpus.drm.holders import WorkerScans
-from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.fleet import Fleet, Readings
 from exporter.agent.sources.gpus.sysfs import RefusedError, text_in
+from exporter.agent.sources.proc import OwnersOfProcesses
 from exporter.model import Clock
 
 NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are used as soon as they are"

@@ -9,8 +9,8 @@ unmeasured for some time, and nobody else is charged with what is not explained.
 from collections.abc import Collection, Hashable
 from itertools import takewhile
 
+from exporter.agent.fairness import Turns, by_owner
 from exporter.agent.sources.gpus.amd.kfdprocesses import KfdList, KfdProcess
-from exporter.agent.sources.gpus.fair import Turns, by_owner
 from exporter.model import SECOND_NS
 
 # Of all devices together, at once:

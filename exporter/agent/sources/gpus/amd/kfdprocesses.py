@@ -11,14 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.agent.fairness import Held
+from exporter.agent.fairness import Held, Turns, by_owner
 from exporter.agent.sources import door
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Unread, Whole
 from exporter.agent.sources.gpus.amd.kfd import KFD, LONGEST_LIST
-from exporter.agent.sources.gpus.fair import OwnersOfProcesses, Turns, by_owner
 from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.agent.sources.gpus.pool import DeviceWorkers, Stuck
-from exporter.agent.sources.proc import PidNamespaces, pid_namespaces, start_time, uptime_ns
+from exporter.agent.sources.proc import (
+    OwnersOfProcesses,
+    PidNamespaces,
+    pid_namespaces,
+    start_time,
+    uptime_ns,
+)
 from exporter.model import SECOND_NS, Clock, Unmeasured
 
 logger = logging.getLogger(__name__)

@@ -24,10 +24,10 @@ from exporter.agent.sources.gpus.drm.drmdiscovery import (
 from exporter.agent.sources.gpus.drm.fdinfo import LOCAL, OF_AN_APU, held_by
 from exporter.agent.sources.gpus.drm.holders import HandleScan, WorkerScans
 from exporter.agent.sources.gpus.energy import with_energy
-from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.fleet import GONE, Fleet, Readings
 from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.agent.sources.gpus.sysfs import NotedReads
+from exporter.agent.sources.proc import OwnersOfProcesses
 from exporter.model import (
     Clock,
     DeviceMemory,

@@ -8,8 +8,8 @@ unmeasured, and nobody else is charged for it.
 
 from collections.abc import Hashable, Mapping
 
+from exporter.agent.fairness import Turns, by_owner
 from exporter.agent.sources.gpus.drm.holders import Handle
-from exporter.agent.sources.gpus.fair import Turns, by_owner
 from exporter.model import SECOND_NS
 
 MOST_AT_WORK, MOST_NEW, MOST_IDLE = 256, 512, 96

@@ -22,10 +22,15 @@ from exporter.agent.sources import door
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.gpus.drm.descriptors import Opened, opened, target_of
 from exporter.agent.sources.gpus.drm.drmdiscovery import DRIVERS
-from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.agent.sources.gpus.pool import DeviceWorkers
-from exporter.agent.sources.proc import PidNamespaces, pid_namespaces, start_time, user_id
+from exporter.agent.sources.proc import (
+    OwnersOfProcesses,
+    PidNamespaces,
+    pid_namespaces,
+    start_time,
+    user_id,
+)
 from exporter.model import Clock, Unmeasured
 
 logger = logging.getLogger(__name__)
