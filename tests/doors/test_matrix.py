@@ -26,7 +26,8 @@ OPEN = {
     "*-read proc/N/fdinfo/N-back-once": "a counter that steps back is behind for a second",
     # The ids of cards become other valid ids: card B's files are read for card A.
     "*-read sys/class/kfd/kfd/topology/nodes/N/gpu_id-back-*": "an id is another card's",
-    "xe-read proc/N/stat-reused-some": "it has no KFD; not tried since KFD's was mended",
+    # A link of sysfs is all that names a card there.
+    "*-link sys/class/drm/card?/device-elsewhere-*": "it has another card's name",
     "slurm-read sys/class/kfd/kfd/topology/nodes/N/gpu_id-cut-some": "an id is another one",
     "slurm-read sys/class/kfd/kfd/topology/nodes/N/properties-enormous-some": "units of no board",
     # An idle driver answers so (nvml.h). Its rate of a moment is all that there is then, and errs.

@@ -318,11 +318,12 @@ class DeviceClients:
             match reply:
                 case Whole(text) | Cut(text):
                     client = parse(text)
-                    # The descriptor's number may be another file's by now.
-                    if client is not None and client.pdev in self._addresses:
-                        return handle.pid, client
-                    if client is None and not text.startswith(BEGINS):
+                    # A driver ends each line. Half a text lacks engines that the client has.
+                    if not text.endswith(b"\n") or (client is None and not text.startswith(BEGINS)):
                         self._unread.add(handle.pid)
+                    # The descriptor's number may be another file's by now.
+                    elif client is not None and client.pdev in self._addresses:
+                        return handle.pid, client
                 case Refused() | Failed():
                     self._unread.add(handle.pid)
                 case Absent():

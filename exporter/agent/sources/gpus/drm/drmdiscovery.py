@@ -124,7 +124,7 @@ _VENDORS = {0x8086: "intel", 0x1002: "amd", 0x10DE: "nvidia", 0x1AF4: "virtio"}
 _FIRST_OF_OTHERS = 300  # no vendor has this hundred in ``FIRST_INDEX``
 _OTHERS = {"nvidia", "nvidia-drm"}  # read by NVML: its driver has no show_fdinfo
 _TOTALS = ("device/mem_info_vram_total", "lmem_total_bytes")  # amdgpu; i915 as Intel ships it
-_IDENTITY = ("driver", "drm", "uevent", "vendor", "device", "physfn")
+_IDENTITY = ("", "/driver", "/drm", "/vendor", "/device", "/physfn")
 _TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
 
 
@@ -185,14 +185,15 @@ def discover(
         # A card without a render node only displays (VGA of a BMC).
         renders = any(minor >= FIRST_RENDER for minor in minors)
         wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and renders)
-        pci = _pci_address(card, reads)
+        place = reads.link(f"{card}/device")  # on other buses a name of another form
+        pci = place.lower() if PCI_ADDRESS.fullmatch(place.lower()) else ""
         if wanted and not (pci and pci in taken):
             shares = is_apu(f"{card}/device", reads)
             host = (reads.host_memory(proc_root) or UNLIMITED) if shares else 0
             functions[card] = reads.link(f"{card}/device/physfn").lower()
-            device = _device(card, driver, pci, kernel, host, reads)
+            device = _device(card, driver, place, pci, kernel, host, reads)
             # Half of what says which card it is would make another card of it.
-            if reads.unread.keys().isdisjoint(f"{card}/device/{each}" for each in _IDENTITY):
+            if reads.unread.keys().isdisjoint(f"{card}/device{each}" for each in _IDENTITY):
                 early = _is_early(kernel, DRIVERS.get(driver))
                 found.append(DrmCard(device, driver, card, minors, shares, early))
         if reads.unread or not nodes:
@@ -223,10 +224,12 @@ def _with_functions(cards: Collection[DrmCard], of: Mapping[str, str]) -> Iterat
             yield replace(card, minors=minors, functions=functions)
 
 
-def _device(card: str, driver: str, pci: str, kernel: str, host: int, reads: NotedReads) -> Device:
+def _device(
+    card: str, driver: str, place: str, pci: str, kernel: str, host: int, reads: NotedReads
+) -> Device:
     number_of = int(card.rpartition("/card")[2])
     vendor_id, device_id = (reads.hexadecimal(f"{card}/device/{n}") for n in ("vendor", "device"))
-    if pci and None in {vendor_id, device_id}:  # all on this bus have both
+    if not place or (pci and None in {vendor_id, device_id}):  # all on this bus have both
         reads.unread.setdefault(f"{card}/device/vendor", Failed(errno.ENODEV))
     # Devices that are on no PCI bus have no id: there the driver says who made them.
     known = DRIVERS.get(driver)
@@ -240,7 +243,7 @@ def _device(card: str, driver: str, pci: str, kernel: str, host: int, reads: Not
     if not model and None not in {vendor_id, device_id}:
         model = f"{vendor_id:04x}:{device_id:04x}"
     return Device(
-        uuid=f"DRM-{pci or reads.link(f'{card}/device') or number_of}",
+        uuid=f"DRM-{pci or place}",
         index=(FIRST_INDEX.get(vendor) or _FIRST_OF_OTHERS) + number_of,  # NVML's begin at 0
         vendor=vendor,
         model=model,
@@ -262,15 +265,6 @@ def _memory(card: str, host: int, reads: NotedReads) -> int | None:
     tiles = [name for name in reads.names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
     of_tiles = (reads.number(f"{card}/device/{t}/physical_vram_size_bytes") or 0 for t in tiles)
     return total or sum(of_tiles) or None
-
-
-def _pci_address(card: str, reads: NotedReads) -> str:
-    """The address as NVML and the drivers write it, "" on other buses."""
-    for line in reads.text(f"{card}/device/uevent").splitlines():
-        key, _, value = line.partition("=")
-        if key == "PCI_SLOT_NAME" and PCI_ADDRESS.fullmatch(value.lower()):
-            return value.lower()
-    return ""
 
 
 def is_apu(folder: str | Path, reads: NotedReads) -> bool:

@@ -463,11 +463,16 @@ def test_a_virtual_function_is_a_part_of_its_card_or_a_card_if_that_is_not_here(
 
 
 @pytest.mark.parametrize(
-    "what",
-    [Kind(LINK, "sys/class/drm/card1/device/physfn"), Kind(READ, "proc/sys/kernel/osrelease")],
+    ("what", "code"),
+    [
+        (Kind(LINK, "sys/class/drm/card1/device/physfn"), errno.EIO),
+        (Kind(LINK, "sys/class/drm/card1/device"), errno.EIO),
+        (Kind(LINK, "sys/class/drm/card1/device"), errno.ENODEV),
+        (Kind(READ, "proc/sys/kernel/osrelease"), errno.EIO),
+    ],
 )
 def test_what_cannot_be_read_of_a_card_makes_no_other_card_of_it(
-    machine: Machine, what: Kind
+    machine: Machine, what: Kind, code: int
 ) -> None:
     """A function whose card is not known would be a card, and its use would count twice."""
     virtual = machine.card(1, "i915", "0000:00:02.1")
@@ -479,12 +484,26 @@ def test_what_cannot_be_read_of_a_card_makes_no_other_card_of_it(
     source.read()
     outside = Outside(machine.sys.parent)
 
-    with outside.installed(), outside.asking(Fault(what, errno.EIO)):
+    with outside.installed(), outside.asking(Fault(what, code)):
         machine.open(42, 5, i915(1, render=7_000_000, pdev="0000:00:02.1"), "renderD129")
         device = step(machine, source, 10)
 
     assert outside.met
     assert {p.pid: p.busy.core for p in known(device.window).processes} == {42: 7_000_000}
+
+
+def test_half_of_what_a_driver_says_of_a_client_is_no_client_without_engines(
+    machine: Machine,
+) -> None:
+    source = begun(machine, i915(2, render=7 * MS))
+    half = i915(2, render=9 * MS).partition("drm-engine-render")[0]
+
+    show(machine, half + "drm-engine-ren")
+    window = known(step(machine, source).window)
+    show(machine, i915(2, render=9 * MS))
+
+    assert window.unmeasured_pids == {42}
+    assert core(step(machine, source)) == {42: 2 * MS}
 
 
 def test_a_node_that_is_missing_from_a_list_makes_no_other_card(machine: Machine) -> None:
