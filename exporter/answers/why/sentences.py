@@ -62,7 +62,12 @@ class Sentence(NamedTuple):
 
 def sentences(case: Case) -> tuple[Sentence, ...]:
     """The sentences, the most important first."""
-    case = replace(case, parts=_of_whole_pods(case.parts))
+    # What is there of a lost card is of the time before: for seconds here, in a store for minutes.
+    parts = [
+        replace(part, core=None, waiting=None, memory_bytes=None) if _is_lost(part) else part
+        for part in _of_whole_pods(case.parts)
+    ]
+    case = replace(case, parts=tuple(parts))
     found = (
         *_lost(case),
         *_misplaced(case),
@@ -116,7 +121,7 @@ def _lost(case: Case) -> Iterator[Sentence]:
 
 
 def _is_lost(part: OnCard) -> bool:
-    return Unmeasured.GPU_LOST in part.unmeasured.values()
+    return bool(part.card.lost) or Unmeasured.GPU_LOST in part.unmeasured.values()
 
 
 def _misplaced(case: Case) -> Iterator[Sentence]:
@@ -251,8 +256,7 @@ def _clocks(case: Case) -> Iterator[Sentence]:
 
 
 def _memory(case: Case) -> Iterator[Sentence]:
-    # What a lost device held is of the time before: a store may have it for some minutes.
-    known = [one for one in case.parts if one.memory_bytes is not None and not _is_lost(one)]
+    known = [one for one in case.parts if one.memory_bytes is not None]
     if not known:
         return
     limited = [part for part in known if part.memory_limit_bytes or part.misplaced]

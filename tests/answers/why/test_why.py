@@ -69,6 +69,15 @@ def test_a_lost_device_is_said_first_and_explains_what_is_not_known() -> None:
     assert Topic.UNKNOWN not in found
 
 
+def test_a_card_is_lost_in_the_first_seconds_too_while_its_owners_have_their_last_figures() -> None:
+    lost = replace(STARVED, card=replace(CARD, lost=lost_words("nvidia", 79)))
+
+    found = said(lost)
+
+    assert found.keys() == {Topic.LOST, Topic.CARDS}
+    assert "XID 79" in found[Topic.LOST]
+
+
 def test_a_starved_pod_hears_of_waiting_first() -> None:
     found = said(STARVED)
     assert list(found) == [Topic.WAITING, Topic.USE, Topic.MEMORY, Topic.CARDS]
