@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -18,6 +19,7 @@ from exporter.agent.web.access import Access, Gate, Route
 from exporter.agent.web.landing import STYLE
 from exporter.agent.web.markdown import Block, TextSpan, blocks
 from exporter.agent.web.page.templates import written
+from exporter.apiserver.client import SERVICE_ACCOUNT
 
 PATH = "/runbooks/"
 KNOWN = ("node", "instance", "uuid", "gpu", "namespace", "pod", "quantity")
@@ -83,14 +85,20 @@ def runbook(name: str, query: Mapping[str, str]) -> str | None:
     )
 
 
-def routes(gate: Gate) -> Iterator[Route]:
-    """Whoever may see the landing page may see them."""
-    access = Access.OPEN if gate.views is None else Access.VIEW
-    yield Route(PATH + "{name:[^/]*}", _serve, access)
+def routes(gate: Gate, service_account: Path = SERVICE_ACCOUNT) -> Iterator[Route]:
+    """Whoever may see the landing page may see them.
 
+    Their commands are about the exporter's own namespace, unless the address names another.
+    """
+    try:
+        own = (service_account / "namespace").read_text(encoding="utf-8").strip()
+    except OSError:  # not in a pod
+        own = ""
 
-async def _serve(request: web.Request) -> web.Response:
-    page = runbook(request.match_info["name"], request.query)
-    if page is None:
-        raise web.HTTPNotFound(text=f"no such runbook; {PATH} has their list\n")
-    return web.Response(text=page, content_type="text/html")
+    async def serve(request: web.Request) -> web.Response:
+        page = runbook(request.match_info["name"], {"exporters": own, **request.query})
+        if page is None:
+            raise web.HTTPNotFound(text=f"no such runbook; {PATH} has their list\n")
+        return web.Response(text=page, content_type="text/html")
+
+    yield Route(PATH + "{name:[^/]*}", serve, Access.OPEN if gate.views is None else Access.VIEW)

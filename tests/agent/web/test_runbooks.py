@@ -1,13 +1,20 @@
 """The runbooks, served as pages."""
 
+import asyncio
 import re
 from html import unescape
+from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
+from exporter.agent.web.access import Gate
 from exporter.agent.web.markdown import Block, TextSpan, blocks
-from exporter.agent.web.runbooks import runbook, runbooks
+from exporter.agent.web.runbooks import routes, runbook, runbooks
+from exporter.agent.web.webconfig import WebConfig
 from exporter.model import Snapshot
+from tests.agent.simulation.clock import ManualClock
 from tests.agent.web.serving import serving
 from tests.agent.web.test_access import EVERYWHERE
 from tests.rules.test_alerts import RUNBOOKS
@@ -111,6 +118,25 @@ def test_the_names_of_an_installation_stand_in_the_commands(name: str) -> None:
     assert ('pod=~"nvidia-dcgm-exporter.*"' in page) == (name == "MgpuExporterOverrun")
     links = re.findall(r'href="([a-zA-Z-]+\?[^"]+)"', page)
     assert all("exporters=gpus" in link for link in links)
+
+
+@pytest.mark.parametrize(("asked", "named"), [("", "gpus"), ("?exporters=others", "others")])
+def test_in_a_pod_the_commands_are_about_its_own_namespace(
+    asked: str, named: str, tmp_path: Path
+) -> None:
+    (tmp_path / "namespace").write_text("gpus")
+    [route] = routes(Gate(WebConfig(), ManualClock()), service_account=tmp_path)
+    request = make_mocked_request("GET", f"/runbooks/{asked}", match_info={"name": "on-the-node"})
+
+    async def asking() -> web.StreamResponse:
+        return await route.handler(request)
+
+    answer = asyncio.run(asking())
+
+    assert isinstance(answer, web.Response)
+    page = unescape(str(answer.text))
+    assert f"kubectl -n {named} " in page
+    assert "-n mgpu-exporter" not in page
 
 
 def test_the_books_that_do_not_balance_are_asked_for_by_their_own_quantity() -> None:
