@@ -204,6 +204,9 @@ def _holders() -> Panel:
 
     core, share = f"rate({own('core_seconds_total')}[$__rate_interval])", own("core_limit_ratio")
     held, limit = own("memory_used_bytes"), own("memory_limit_bytes")
+    used = f"sum by ({by}) ({core})"
+    # The counters of one that has ended stay for minutes, and stand still.
+    here = f"{used} > 0 or {used} and sum by ({by}) ({own('processes')})"
     return table(
         "Containers now",
         "Each container on each GPU: what it uses, against what it was allocated there.",
@@ -215,11 +218,11 @@ def _holders() -> Panel:
             "instance": "Node",
         },
         [
-            Column("Core", at(f"sum by ({by}) ({core})"), "percentunit", USE),
+            Column("Core", at(here), "percentunit", USE),
             Column("Share", at(f"sum by ({by}) ({share})"), "percentunit"),
             Column(
                 "Use of share",
-                at(f"sum by ({by}) ({core}) / sum by ({by}) ({share} > 0)"),
+                at(f"{used} / sum by ({by}) ({share} > 0)"),
                 "percentunit",
                 SHARE_USE,
             ),

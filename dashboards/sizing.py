@@ -38,7 +38,7 @@ def largest_of(resource: Resource) -> str:
 
 
 BY_WORKLOAD = "cluster, $namespace_label, owner_kind, owner_name, $container_label"
-NOT_RECORDED = "The recording rules have seen no allocation for an hour"
+NOT_RECORDED = "Nothing is judged yet: the recording rules judge once an hour"
 _VERDICTS = {
     "lower": IDLE,
     "raise": BAD,

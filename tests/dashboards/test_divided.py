@@ -100,3 +100,29 @@ def test_a_divided_board_is_one_line_of_what_was_unobserved(store: Store) -> Non
     (found,) = store.query(fill(query.expr, EVERYTHING), AT)
 
     assert found["metric"]["gpu"] == "0"
+
+
+@pytest.mark.program("prometheus")
+def test_a_container_that_has_ended_is_none_of_those_of_now(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Its counters stay for minutes, and it has nothing else."""
+    core = "mgpu_container_core_seconds_total"
+    device = 'mgpu_device_info{gpu="0",uuid="u"} 1\n'
+    with Store(tmp_path_factory.mktemp("ended")) as store:
+        node = Target({"job": "mgpu", "instance": "node"})
+        for second in (AT - 30, AT):
+            page = device
+            for pod, used in (("works", second), ("rests", 5), ("ended", 5)):
+                of = f'{{gpu="0",uuid="u",namespace="n",pod="{pod}",container="c"}}'
+                page += f"{core}{of} {used}\n"
+                if pod != "ended":
+                    page += f"mgpu_container_processes{of} 0\n"
+            store.scrape(node, page, second)
+        every = queries(load(FOLDER / "mgpu-node.json"))
+        (query,) = (one for one in every if (one.panel, one.letter) == ("Containers now", "A"))
+        names = {"namespace_label": "namespace", "pod_label": "pod", "container_label": "container"}
+
+        found = store.values(fill(query.expr, {**EVERYTHING, **names}), AT, "pod")
+
+    assert found == {("works",): 1, ("rests",): 0}
