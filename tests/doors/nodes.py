@@ -143,7 +143,7 @@ class Amd(Node):
             own = 20 * GIB if self.kind.bank is None else GIB // 10  # a chip has the rest in GTT
             board.set(gpu_busy_percent=busy[number], mem_info_vram_used=own)
             board.set(mem_info_gtt_used=20 * GIB - own)
-            ticks, cycles = self.second * 300 * TICKS, self.second * 1000
+            ticks, cycles = self.second * 100 * TICKS, self.second * 1000
             if self.parts > 1:
                 dies = [percent for percent in busy for _ in range(4)]
                 board.metrics(v1_9(ticks, dies, cycles, 0))

@@ -24,12 +24,11 @@ NODE = [
 OPEN = {
     # The energy of the second in which a client's counter is behind is divided without it.
     "*-read proc/N/fdinfo/N-back-once": "a counter that steps back is behind for a second",
-    # The ids of cards become other valid ids: card B's files are read for card A.
-    "*-read sys/class/kfd/kfd/topology/nodes/N/gpu_id-back-*": "an id is another card's",
+    # Nor does anything else say that it works: the card has no counter of its own.
+    "i915-read proc/N/fdinfo/N-stale-*": "a counter that stands still is an idle client's",
+    "xe-read proc/N/fdinfo/N-stale-*": "a counter that stands still is an idle client's",
     # A link of sysfs is all that names a card there.
     "*-link sys/class/drm/card?/device-elsewhere-*": "it has another card's name",
-    "slurm-read sys/class/kfd/kfd/topology/nodes/N/gpu_id-cut-some": "an id is another one",
-    "slurm-read sys/class/kfd/kfd/topology/nodes/N/properties-enormous-some": "units of no board",
     # An idle driver answers so (nvml.h). Its rate of a moment is all that there is then, and errs.
     "*-call nvml.nvmlDeviceGetSamples-not found-some": "what is not found is no new sample",
     # And so does one that names nobody: use goes to no_pid, and is withheld after 10 s.

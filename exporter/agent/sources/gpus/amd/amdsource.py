@@ -7,7 +7,13 @@ from pathlib import Path
 
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.gpus.amd.amdboard import AmdBoard, NodeProcesses
-from exporter.agent.sources.gpus.amd.amddiscovery import BoardList, BoardNames, discover, present
+from exporter.agent.sources.gpus.amd.amddiscovery import (
+    BoardList,
+    BoardNames,
+    FoundBoard,
+    discover,
+    present,
+)
 from exporter.agent.sources.gpus.amd.kfd import generation
 from exporter.agent.sources.gpus.amd.kfdprocesses import KfdProcesses, WorkerLists
 from exporter.agent.sources.gpus.drm.holders import WorkerScans
@@ -17,6 +23,8 @@ from exporter.agent.sources.proc import OwnersOfProcesses
 from exporter.model import Clock
 
 NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are used as soon as they are"
+STRANGE = "boards are others than they were, and KFD counts no change: they are taken as they were"
+MOST_STRANGE = 3
 ON_WSL = "WSL2 has no amdgpu: its GPUs are those of Windows, which shows nobody's use of them here"
 
 
@@ -37,6 +45,8 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         self._names = BoardNames()
         self._unreadable = ""
         self._generation: int | None = None
+        self._looked: int | None = None  # the generation at the last look
+        self._strange = 0  # looks in a row at which boards were others, and nothing had changed
 
     def _absent(self) -> str:
         if present(self._sysfs):
@@ -95,17 +105,25 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         """
         self._unreadable = found.trouble
         before, self._devices = self._devices, {}
-        known = {
-            board.found.folder: board
-            for board in before.values()
-            if found.unclear or board.found.folder in found.unsure
-        }
+        known = {board.found.folder: board for board in before.values()}
+        others = {one.folder for one in found.boards if _is_other(one, known.get(one.folder))}
+        # KFD counts each change of its boards. Without one they are as they were, until looks have
+        # said otherwise for long.
+        is_same = self._generation is not None and self._generation == self._looked
+        self._strange = self._strange + 1 if others and is_same else 0
+        self._looked = self._generation
+        if 0 < self._strange <= MOST_STRANGE:
+            self._unreadable = self._unreadable or STRANGE
+        else:
+            others = set()
         for each in found.boards:
             uuid = each.whole.device.uuid
             board = known.get(each.folder)
+            is_unsure = found.unclear or each.folder in found.unsure
             nodes = {*each.nodes} - {None}
             is_less = found.unclear and board is not None and nodes < {*board.found.nodes}
-            if board is None or not (is_less or board.found.nodes == each.nodes):
+            is_kept = is_less or (board is not None and board.found.nodes == each.nodes)
+            if not (each.folder in others or (is_unsure and is_kept)) or board is None:
                 board = before.get(uuid) or self._gone.get(uuid)
                 if board is None or board.found != each:
                     board = AmdBoard(each, self._procfs, self._clock, board)
@@ -116,3 +134,12 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
             for uuid, board in {**self._gone, **before}.items()
             if uuid not in self._devices and board.found.whole.device.pci_bus_id not in taken
         }
+
+
+def _is_other(found: FoundBoard, known: AmdBoard | None) -> bool:
+    """Whether a board in the place of a known one has another name, or lacks a node of KFD."""
+    if known is None:
+        return False
+    before = known.found
+    lacks = {*before.nodes} - {None, *found.nodes}
+    return found.whole.device.uuid != before.whole.device.uuid or bool(lacks)

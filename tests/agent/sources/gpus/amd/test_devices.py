@@ -158,11 +158,30 @@ def test_a_board_that_is_put_where_one_was_takes_its_number(node: Node) -> None:
     taken_out, stays = node.tree.add(MI210), node.tree.add(MI210)
     node.read()
     put(taken_out.folder / "unique_id", "00000000000d1ce5")
+    put(node.tree.kfd / "topology/generation_id", 7)
 
     assert states(node.read(after=60)) == {
         "GPU-00000000000d1ce5": (100, "up"),
         stays.uuid: (101, "up"),
     }
+
+
+def test_a_board_is_no_other_one_while_kfd_counts_no_change(node: Node) -> None:
+    """A number that was read wrong is often another board's, whose files are there."""
+    board, near = node.tree.add(MI210), node.tree.add(MI210)
+    before = states(node.read())
+    nodes = node.tree.kfd / "topology/nodes"
+    (own,) = [
+        each for each in nodes.iterdir() if (each / "gpu_id").read_text() == f"{board.gpu_ids[0]}\n"
+    ]
+    put(own / "gpu_id", near.gpu_ids[0])
+    put(board.folder / "unique_id", "00000000000d1ce5")
+
+    for _ in range(3):
+        reading = node.read(after=60)
+        assert states(reading) == before
+        assert "KFD counts no change" in reading.status.detail
+    assert states(node.read(after=60)).keys() == {"GPU-00000000000d1ce5", near.uuid}
 
 
 def test_a_card_that_is_another_board_now_is_not_read_for_the_one_before(node: Node) -> None:
