@@ -40,7 +40,8 @@ class World(NamedTuple):
 WORLDS = {
     "hour": World(100, 8, 3600, 15, DAY),
     "month": World(10, 8, 30 * DAY, 300, DAY, renamed=True),
-    "fleet": World(100, 8, 10 * DAY, 300, DAY, renamed=True),  # a third of a month
+    "fleet": World(100, 8, 30 * DAY, 300, DAY, renamed=True),
+    "pods": World(1, 8, 30 * DAY, 60, 890),
     "short": World(1, 1, 10 * DAY, 15, 60),
 }
 

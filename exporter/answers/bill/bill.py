@@ -152,20 +152,20 @@ class Total:
     def bill(self, since_s: int) -> Bill:
         """All of it, from the first card on; something was added."""
         assert self._first is not None  # noqa: S101 - a bill is made of what was added
-        return summed([replace(self._first, rows=tuple(self._rows.values()))], since_s)
+        since_s = max(since_s, self._first.since_s)
+        rows = (
+            replace(row, period=Period(max(row.period.since_s, since_s), row.period.until_s))
+            for row in self._rows.values()
+        )
+        return replace(self._first, since_s=since_s, rows=tuple(_noted(rows)))
 
 
-def summed(bills: Sequence[Bill], since_s: int) -> Bill:
+def summed(bills: Iterable[Bill], since_s: int) -> Bill:
     """One bill of parts of a range, from its first card on. A row is the sum of theirs."""
-    since_s = max(since_s, bills[0].since_s)
-    rows: dict[tuple[object, ...], BillRow] = {}
-    for row in (row for bill in bills for row in bill.rows):
-        period = Period(max(row.period.since_s, since_s), row.period.until_s)
-        card = row.card
-        key = card.uuid, card.node, card.model, row.hourly, period, row.payer, row.part
-        one = replace(row, period=period)
-        rows[key] = rows[key].and_(one) if key in rows else one
-    return replace(bills[0], since_s=since_s, rows=tuple(_noted(rows.values())))
+    total = Total()
+    for one in bills:
+        total.add(one)
+    return total.bill(since_s)
 
 
 def _noted(rows: Iterable[BillRow]) -> Iterator[BillRow]:
@@ -191,10 +191,12 @@ class _CardTime:
         self.borrowed: dict[int, dict[Payer, float]] = defaultdict(lambda: defaultdict(float))
         for number, step in book.steps.items():
             hour = (span.since_s // span.step_s + number) * span.step_s // _HOUR_S
-            for (payer, part), seconds in divide(step, method).items():
-                self.parts[hour][payer, part] += seconds
+            parts = self.parts[hour]
+            for key, seconds in divide(step, method).items():
+                parts[key] += seconds
             for payer, had in step.had.items():
-                self.borrowed[hour][payer] += had.borrowed
+                if had.borrowed:
+                    self.borrowed[hour][payer] += had.borrowed
 
     def days(self) -> Iterator[range]:
         """The hours of each day in which the card was there."""

@@ -12,15 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter.answers.bill import billreport, focus
-from exporter.answers.bill.bill import (
-    STEPS,
-    Bill,
-    Period,
-    Total,
-    Unpriced,
-    bill_of,
-    summed,
-)
+from exporter.answers.bill.bill import STEPS, Bill, Period, Total, Unpriced, bill_of, summed
 from exporter.answers.bill.books import Unread, Wanted, span_of, why_none
 from exporter.answers.bill.estimate import estimated
 from exporter.answers.bill.money import Prices, price

@@ -7,7 +7,6 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 from exporter.answers.bill.parts import CardStep, Had, Payer
@@ -40,17 +39,20 @@ _NAMESPACE = tuple(f"{PREFIX}_namespace_{name}" for name in (_ALLOCATED, _CORE, 
 _KIND = (f"{PREFIX}_group_kind_{_CORE}",)
 _CONTAINER = tuple(f"{PREFIX}_container_{name}" for name in (_ALLOCATED, _CORE, _BORROWED))
 _GROUP = (f"{PREFIX}_group_{_CORE}",)
+_OF_PAYER = ("allocated", "used", "borrowed")
 _WHAT = dict.fromkeys((*_KIND, *_GROUP), "used") | {
     name: what
     for names in (_NAMESPACE, _CONTAINER)
-    for name, what in zip(names, ("allocated", "used", "borrowed"), strict=True)
+    for name, what in zip(names, _OF_PAYER, strict=True)
 }  # as a payer has them
 _SLICES = re.compile(r"^(\d+)g\.")
 _MIG_SLICES = 7
+_OF_INSTANCES = "unobserved, of instances"
+_NOTHING_S = 1e-6  # of a difference of two counters
 _AHEAD_S = 300  # by which what one scrape shows can be ahead of what another does
 _SHORT_ID = 12  # digits of a container's id, which an engine may repeat as its name
 
-_STEPS_S = ((6 * 3600, 60), (DAY_S - 1, 300))  # for ranges that are at most so long
+_STEPS_S = ((1800, 60), (DAY_S - 1, 300))  # for ranges that are at most so long
 _LONG_STEP_S = 3600  # for a whole day
 
 
@@ -181,45 +183,66 @@ def _boards(infos: Mapping[str, Sequence[StoredCounter]]) -> dict[str, _PartOf]:
     return found
 
 
+_Counts = Mapping[int, float]  # seconds by step
+_Columns = dict[str, dict[int, float]]  # by what they are of a payer, or of a step of the card
+
+
 class _Draft:
     """A book that is being written."""
 
     def __init__(self, book: CardBook) -> None:
         self.book = book
-        self._totals: dict[int, dict[Payer, Had]] = defaultdict(dict)  # of namespaces and kinds
-        self._instances: dict[int, float] = defaultdict(float)  # their unobserved time
+        self._had: dict[Payer, _Columns] = defaultdict(dict)
+        self._totals: dict[Payer, _Columns] = defaultdict(dict)  # of namespaces and kinds
+        self._device: _Columns = {}
 
-    def count(
-        self, name: str, payer: Payer, counts: Iterable[tuple[int, float]], part: _PartOf | None
-    ) -> None:
-        """Adds what a counter counted, by step; ``part``: of the board, if of an instance."""
-        steps = self.book.steps
-        if name == _UNOBSERVED and part is not None:
-            for step, value in counts:
-                self._instances[step] += value * part.part
-        elif what := _OF_DEVICE.get(name):
-            for step, value in counts:
-                known = steps[step]
-                setattr(known, what, getattr(known, what) + value)
-        else:
-            what = _WHAT[name]
+    def count(self, name: str, payer: Payer, counts: _Counts, part: _PartOf | None) -> None:
+        """Adds what a counter counted; ``part``: of the board, if of an instance."""
+        columns, what = self._device, _OF_DEVICE.get(name)
+        if what is None:
             is_total = name in _NAMESPACE or name in _KIND
-            for step, value in counts:
-                had = self._totals[step] if is_total else steps[step].had
-                mine = had.get(payer)
-                if mine is None:
-                    mine = had[payer] = Had(allocatable=bool(payer.namespace))
-                setattr(mine, what, (getattr(mine, what) or 0.0) + value)
+            columns, what = (self._totals if is_total else self._had)[payer], _WHAT[name]
+        elif name == _UNOBSERVED and part is not None:
+            what = _OF_INSTANCES
+            counts = {step: value * part.part for step, value in counts.items()}
+        columns[what] = _sum([columns[what], counts]) if what in columns else dict(counts)
 
     def finished(self) -> CardBook:
         """The book, with what namespaces and instances counted beside."""
-        ahead: dict[Payer, dict[str, float]] = {}
-        for step, of_namespaces in sorted(self._totals.items()):
-            _add_rest(self.book.steps[step].had, of_namespaces, ahead)
-        for step, seconds in self._instances.items():
-            known = self.book.steps[step]  # a board that gives no reading has none of them
+        steps, instances = self.book.steps, self._device.pop(_OF_INSTANCES, {})
+        for payer, total in [*self._totals.items()]:
+            self._add_rest(payer, total)
+        for payer, columns in self._had.items():
+            allocated, used, borrowed = (columns.get(what, {}) for what in _OF_PAYER)
+            for step in allocated.keys() | used.keys() | borrowed.keys():
+                had = allocated.get(step, 0.0), used.get(step), borrowed.get(step, 0.0)
+                steps[step].had[payer] = Had(*had, allocatable=bool(payer.namespace))
+        for what, counts in self._device.items():
+            for step, value in counts.items():
+                if value:
+                    setattr(steps[step], what, value)
+        for step, seconds in instances.items():
+            known = steps[step]  # a board that gives no reading has none of them
             known.unobserved = max(known.unobserved, seconds)
         return self.book
+
+    def _add_rest(self, payer: Payer, total: _Columns) -> None:
+        """Adds what a namespace or kind counted beyond the pods or groups that had series.
+
+        A short job may come and go between two scrapes. Its namespace's counter has what it used,
+        so the namespace itself pays for that.
+        """
+        of = payer.of("namespace")
+        known = [columns for one, columns in self._had.items() if one.of("namespace") == of]
+        used = total.get("used", {})
+        rest = _beyond("allocated", total, known, sorted({*total.get("allocated", {}), *used}))
+        more = _beyond("used", total, known, sorted(used))
+        if some := sorted({*rest, *more}):
+            more |= {step: 0.0 for step in some if step in used and step not in more}
+            lent = _beyond("borrowed", total, known, some)
+            mine = self._had[payer]
+            for what, column in zip(_OF_PAYER, (rest, more, lent), strict=True):
+                mine[what] = _sum([mine.get(what, {}), column])
 
 
 class _Sorter:
@@ -236,11 +259,9 @@ class _Sorter:
         for one in card.grown:
             part = self._boards.get(label(one.labels, "uuid"))
             payer = self._payer(one)
-            if one.owner is None and payer.pod and payer.namespace:
-                for at in {at for at, _ in one.counts}:
+            for at, counts in one.counts.items():
+                if one.owner is None and payer.pod and payer.namespace:
                     drafts[at].book.unidentified.add(payer)
-            for at in {at for at, _ in one.counts}:
-                counts = ((step, value) for (of, step), value in one.counts.items() if of == at)
                 drafts[at].count(one.labels["__name__"], payer, counts, part)
         if drafts:
             drafts[0].book.late = card.late
@@ -263,41 +284,27 @@ class _Sorter:
         return Payer(namespace, kind, owner, pod, uid=uid, labels=shown)
 
 
-def _add_rest(
-    had: dict[Payer, Had], totals: Mapping[Payer, Had], owed: dict[Payer, dict[str, float]]
-) -> None:
-    """Adds what namespaces and kinds counted beyond the pods and groups that had series.
+def _sum(columns: Sequence[_Counts]) -> dict[int, float]:
+    """What several have by step."""
+    found = dict(columns[0]) if columns else {}
+    for one in columns[1:]:
+        for step, value in one.items():
+            found[step] = found.get(step, 0.0) + value
+    return found
 
-    ``owed``: by how much pods were ahead of it in the steps before. What two targets count of one
-    step differs by when they are scraped, and evens out.
+
+def _beyond(
+    what: str, total: _Columns, known: Sequence[_Columns], steps: Iterable[int]
+) -> dict[int, float]:
+    """By how much a total is more than its parts in some steps, less what these were ahead before.
+
+    What two targets count of one step differs by when they are scraped, and evens out.
     """
-    # A short job may come and go between two scrapes. Its namespace's counter has what it used, so
-    # the namespace itself pays for that.
-    parts: dict[Payer, list[Had]] = defaultdict(list)
-    for payer, mine in had.items():
-        parts[_total_of(payer)].append(mine)
-    for payer, total in totals.items():
-        known = parts[payer.of("namespace")]
-        ahead = owed.setdefault(payer, {})
-        allocated = _beyond(ahead, "allocated", total.allocated, [one.allocated for one in known])
-        used = None
-        if total.used is not None:
-            used = _beyond(ahead, "used", total.used, [one.used or 0.0 for one in known])
-        if allocated or used:
-            lent = [one.borrowed for one in known]
-            borrowed = _beyond(ahead, "borrowed", total.borrowed, lent)
-            rest = had.setdefault(payer, Had(allocatable=total.allocatable))
-            rest.add(allocated, used, borrowed)
-
-
-@lru_cache(maxsize=10_000)
-def _total_of(payer: Payer) -> Payer:
-    """The namespace or kind that counts a payer, too."""
-    return payer.of("namespace")
-
-
-def _beyond(ahead: dict[str, float], what: str, total: float, known: Sequence[float]) -> float:
-    """How much more a total is than its parts, less what these were ahead before."""
-    rest = total - sum(known) - ahead.get(what, 0.0)
-    ahead[what] = min(_AHEAD_S, max(0.0, -rest))
-    return max(0.0, rest)
+    of_all, parts = total.get(what, {}), _sum([one[what] for one in known if what in one])
+    ahead, found = 0.0, {}
+    for step in steps:
+        rest = of_all.get(step, 0.0) - parts.get(step, 0.0) - ahead
+        ahead = min(_AHEAD_S, -rest) if rest < 0 else 0.0
+        if rest > _NOTHING_S:
+            found[step] = rest
+    return found

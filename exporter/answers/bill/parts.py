@@ -24,6 +24,8 @@ BY = ("namespace", "pod", "owner", "label", "user", "account", "kind")  # who pa
 class Part(StrEnum):
     """What became of a part of a card's time. A closed list."""
 
+    __hash__ = str.__hash__  # an Enum's own is a step of Python in each look-up
+
     USED = "used"
     ALLOCATED_IDLE = "allocated_idle"
     UNALLOCATED = "unallocated"
@@ -110,13 +112,6 @@ class Had:
     borrowed: float = 0.0
     allocatable: bool = True
 
-    def add(self, allocated: float, used: float | None, borrowed: float) -> None:
-        """Adds more to it; None stays what was never measured."""
-        self.allocated += allocated
-        self.borrowed += borrowed
-        if used is not None:
-            self.used = (self.used or 0.0) + used
-
 
 @dataclass(slots=True)
 class CardStep:
@@ -151,8 +146,8 @@ Parts = dict[tuple[Payer, Part], float]
 def divide(step: CardStep, method: str) -> Parts:
     """The parts of one step, which add up to ``step.total``."""
     # A card is not sold twice: where more than all of it is allocated, all get less in proportion.
-    allocated = sum(had.allocated for had in step.had.values())
-    scale = step.kept / allocated if allocated else 0.0
+    allocated = sum([had.allocated for had in step.had.values()])
+    scale = step.kept / allocated if step.overcommitted and allocated else 1.0
     kept = {payer: had.allocated * scale for payer, had in step.had.items()}
     return _by_allocation(step, kept) if method == ALLOCATION else _by_use(step, kept)
 
@@ -160,20 +155,24 @@ def divide(step: CardStep, method: str) -> Parts:
 def _by_allocation(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
     """Each owner pays for what was kept for it, used or not."""
     parts: Parts = {}
-    watched = step.watched  # a sum over all of them
+    others = {NOBODY: step.unattributed}
+    watched = step.watched if step.unobserved else 1.0  # a sum over all of them
     for payer, had in step.had.items():
-        mine = kept[payer]
+        mine, used = kept[payer], had.used
         # What is kept divides into use, idle time, and time in which use was not known. Use beyond
         # the share is not charged: somebody else's part, or nobody's, has it.
-        known = 0.0 if had.used is None else mine * watched
-        within = min(mine, max(0.0, (had.used or 0.0) - had.borrowed))
-        idle = max(0.0, known - within)
-        _add(parts, payer, Part.USED, within)
-        _add(parts, payer, Part.ALLOCATED_IDLE, idle)
+        within = idle = 0.0
+        if used is not None:
+            within = min(mine, max(0.0, used - had.borrowed))
+            idle = max(0.0, mine * watched - within)
+            if not had.allocatable:
+                others[payer] = used
+        if within:
+            parts[payer, Part.USED] = within
+        if idle:
+            parts[payer, Part.ALLOCATED_IDLE] = idle
         _add(parts, payer, Part.UNOBSERVED, mine - within - idle)
     # Who cannot have an allocation pays for use of what nobody had.
-    others = {payer: had.used or 0.0 for payer, had in step.had.items() if not had.allocatable}
-    others[NOBODY] = step.unattributed
     taken = _at_most(others, step.unallocated)
     for payer, seconds in taken.items():
         _add(parts, payer, Part.USED if payer != NOBODY else Part.UNATTRIBUTED, seconds)

@@ -6,14 +6,7 @@ from typing import Any
 import yaml
 
 from exporter.answers.bill.money import Prices, price
-from exporter.inputs.mapping import (
-    InvalidValue,
-    Reader,
-    Section,
-    below,
-    entries,
-    read_mapping,
-)
+from exporter.inputs.mapping import InvalidValue, Reader, Section, below, entries, read_mapping
 from exporter.inputs.valuekinds import StructureProblem
 from exporter.inputs.yamldocument import parse
 

@@ -25,9 +25,7 @@ _NONE: Samples = ((), ())
 
 
 def disagreeing(
-    counters: Mapping[Key, Mapping[Target, Samples]],
-    pages: Mapping[Target, Times],
-    old_s: float,
+    counters: Mapping[Key, Mapping[Target, Samples]], pages: Mapping[Target, Times], old_s: float
 ) -> tuple[Target, Target, Key] | None:
     """Two targets of one life that do not agree, and in which counter; None if all agree.
 

@@ -6,10 +6,12 @@ scrape of the same life that did not have it yet, or since that life itself bega
 else a first value holds may be years old: counting begins with it, and the time before is lost.
 """
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import inf
 from operator import sub
@@ -28,22 +30,10 @@ from exporter.answers.reading.lives import (
     stretches_of,
 )
 from exporter.answers.reading.nodegroups import PLACE, STALE_S
-from exporter.answers.reading.presence import (
-    Places,
-    Presences,
-    Run,
-    gap_is_counted,
-    runs_of,
-)
+from exporter.answers.reading.presence import Places, Presences, Run, gap_is_counted, runs_of
 from exporter.answers.reading.queryapi import OWN, Labels, label, node_of
 from exporter.answers.reading.ranges import Span
-from exporter.answers.reading.storedcounters import (
-    GROUP_INFO,
-    INFO,
-    UP,
-    Stored,
-    StoredCounter,
-)
+from exporter.answers.reading.storedcounters import GROUP_INFO, INFO, UP, Stored, StoredCounter
 from exporter.answers.reading.who import CardPart, Owner, Who
 from exporter.metrics.families import PREFIX
 
@@ -53,6 +43,8 @@ _KEYS = {name: sorted(own - {"gpu"}) for name, own in OWN.items()}
 _NONE: Samples = ((), ())
 _CARDS = 10  # that a payer can have counted of one card: allocations may pass it
 _SLACK_S = 60
+# Of these it matters that they stood still, too: whose they are was idle, not unknown.
+_OF_IDLE = {name for name in OWN if re.fullmatch(r"mgpu_[a-z]+(_kind)?_core_seconds_total", name)}
 # What these count of a card grows by a second in each second in which it is read.
 _CLOCKS = {
     f"{PREFIX}_device_unallocated_gpu_seconds_total": 1,
@@ -62,12 +54,12 @@ _CLOCKS = {
 
 
 class Grown(NamedTuple):
-    """What a counter of a card counted for one bearer of its name, by part of its time and step."""
+    """What a counter of a card counted for one bearer of its name, by part of its time, by step."""
 
     labels: Labels
     targets: Collection[Target]
     owner: Owner | None
-    counts: Mapping[tuple[int, int], float]
+    counts: Mapping[int, Mapping[int, float]]
 
 
 class Late(NamedTuple):
@@ -106,11 +98,11 @@ def cards_of(
             by_card[boards.get(uuid, uuid)].append(one)
             if one.is_of_device:
                 showing.update(one.targets)
-    scrapes, plans = stored.scrapes, _Plans(span)
+    scrapes = stored.scrapes
     presences = Presences(scrapes, Places(showing), stored.known, stored.others, *span[:2])
     for uuid in sorted(by_card):  # so that the order of an answer chooses nothing
         for some in _apart(uuid, by_card.pop(uuid), scrapes):
-            card = _CardSamples(uuid, some, scrapes, plans)
+            card = _CardSamples(uuid, some, scrapes, span)
             if card.is_shown:
                 check(f"two exporters have the card {uuid}", card.shown)
                 yield card.growth(presences, who)
@@ -146,11 +138,11 @@ class _CardSamples:
     """The samples of one card, by life, counter and target."""
 
     def __init__(
-        self, uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes, plans: "_Plans"
+        self, uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes, span: Span
     ) -> None:
         self._uuid = uuid
         self._scrapes = scrapes
-        self._span, self._plans = plans.span, plans
+        self._span = span
         self._labels: dict[Key, Labels] = {}
         # Those whose series may be of several targets: a page's label hides the one they differ in.
         # All of them have all samples, which are one counter's.
@@ -227,7 +219,8 @@ class _CardSamples:
                 late.append(Late(read_until_s, mine.pages[early], target))
             read_until_s = max(read_until_s, mine.pages[-1])
             for key, by_target in self._samples[life].items() if parts else ():
-                if key[0] in NOT_COUNTED:
+                is_idle = key[0] not in _OF_IDLE and _stood_still(by_target, since_s)
+                if is_idle or key[0] in NOT_COUNTED:
                     continue
                 labels = self._labels[key]
                 bearers = who.bearers_of(labels, mine.targets)
@@ -355,11 +348,11 @@ class _CardSamples:
         until_s: float,
         begins: Sequence[float],
         bearers: Bearers[Owner] | None,
-    ) -> Mapping[Owner | None, Mapping[tuple[int, int], float]]:
+    ) -> Mapping[Owner | None, Mapping[int, Mapping[int, float]]]:
         """What a counter counted, by who bore its name, and by part of time and step."""
         span, since_s = self._span, self._span.since_s
-        found: dict[Owner | None, dict[tuple[int, int], float]]
-        found = defaultdict(lambda: defaultdict(float))
+        found: dict[Owner | None, dict[int, dict[int, float]]]
+        found = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
         last = _last_before(by_target, read.stretches, min(since_s, until_s))
         is_one = len(begins) == 1 and (bearers is None or len(bearers.seen) == 1)
         # Two jobs may scrape one exporter. At each time the scrapes of one of them are counted.
@@ -369,7 +362,7 @@ class _CardSamples:
             first = bisect_left(times, stretch.begin_s) if number else 0
             first = max(first, bisect_right(times, since_s))
             end = bisect_left(times, min([until_s, *(one.begin_s for one in following)]))
-            plan = self._plans.of(times) if is_one and end - first > 1 else None
+            plan = _plan(span, times) if is_one and end - first > 1 else None
             # From the second sample on, most series only grew, each time within one or two steps.
             grown = list(map(sub, values[first + 1 : end], values[first : end - 1])) if plan else []
             is_plain = plan is not None and min(grown) >= 0
@@ -384,33 +377,27 @@ class _CardSamples:
                 # A counter that stood still is known to: its payer was idle, not unknown.
                 if counted is not None:
                     place = max(0, bisect_left(begins, at_s) - 1)
-                    counts = found[bearers.at(at_s) if bearers else None]
+                    counts = found[bearers.at(at_s) if bearers else None][place]
                     # In a gap of several steps nobody knows when it grew: each has its part.
                     for step, part in span.divided(max(growth[0], since_s), at_s):
-                        counts[place, step] += counted * part
+                        counts[step] += counted * part
             if is_plain and plan is not None:
-                counts = found[bearers.seen[0].bearer if bearers else None]
-                for key, counted in zip(plan[first + 1 : end], grown, strict=True):
-                    counts[key] += counted
+                counts = found[bearers.seen[0].bearer if bearers else None][0]
+                each = zip(plan[first + 1 : end], grown, strict=True)
+                if not number and len(plan) == plan[-1] - plan[0] + 1:  # a sample a step
+                    counts.update(each)
+                else:
+                    for step, counted in each:
+                        counts[step] += counted
                 last = _Sample(times[end - 1], values[end - 1], stretch.target)
         return found
 
 
-class _Plans:
-    """In which step each sample of some times grew, of a card that has one part. They recur."""
-
-    def __init__(self, span: Span) -> None:
-        self.span = span
-        self._plans: dict[Times, Sequence[tuple[int, int]] | None] = {}
-
-    def of(self, times: Times) -> Sequence[tuple[int, int]] | None:
-        """The part and the step of each but the first; None if one grew over several steps."""
-        known = self._plans.get(times, ())
-        if known == ():
-            steps = [self.span.step_of(at) for at in times]
-            is_short = all(after - before <= 1 for before, after in pairwise(steps))
-            known = self._plans[times] = [(0, step) for step in steps] if is_short else None
-        return known
+@lru_cache(maxsize=100)
+def _plan(span: Span, times: Times) -> Sequence[int] | None:
+    """The step in which each of some samples grew; None if one grew over several. They recur."""
+    steps = [span.step_of(at) for at in times]
+    return steps if all(after - before <= 1 for before, after in pairwise(steps)) else None
 
 
 class _LifeRead(NamedTuple):
@@ -450,6 +437,15 @@ def _columns(parts: Sequence[Samples]) -> Samples:
 def _by_time(samples: Iterable[tuple[float, float]]) -> Samples:
     times, values = zip(*sorted(samples), strict=True)
     return times, values
+
+
+def _stood_still(by_target: Mapping[Target, Samples], since_s: float) -> bool:
+    """Whether a counter has counted nothing in the range for sure."""
+    for times, values in by_target.values():
+        is_known = len(by_target) == 1 and times[0] <= since_s
+        if (values[0] and not is_known) or values.count(values[0]) < len(values):
+            return False
+    return True
 
 
 def _all_of(many: Collection[Times]) -> Times:

@@ -14,13 +14,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
-from exporter.httpclient import (
-    LARGEST,
-    TIMEOUT_S,
-    BoundedClient,
-    NoAnswerError,
-    TooLongError,
-)
+from exporter.httpclient import LARGEST, TIMEOUT_S, BoundedClient, NoAnswerError, TooLongError
 from exporter.inputs.files import opened
 from exporter.shown.printable import clean
 

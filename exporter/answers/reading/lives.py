@@ -308,9 +308,7 @@ class Scrapes:
 
 
 def check(
-    what: str,
-    lives: Mapping[Life, Mapping[Target, Sequence[float]]],
-    most_s: float = OVERLAP_S,
+    what: str, lives: Mapping[Life, Mapping[Target, Sequence[float]]], most_s: float = OVERLAP_S
 ) -> None:
     """Refuses lives that were there at one time for longer than one takes to replace another.
 

@@ -8,13 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from exporter.answers.reading.bearers import Bearers
-from exporter.answers.reading.queryapi import (
-    OF_SCRAPES,
-    Labels,
-    Prometheus,
-    Series,
-    quoted,
-)
+from exporter.answers.reading.queryapi import OF_SCRAPES, Labels, Prometheus, Series, quoted
 from exporter.answers.reading.ranges import Span
 
 _FAMILY = "kube_node_labels"

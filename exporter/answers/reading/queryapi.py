@@ -304,6 +304,7 @@ def _parsed(
     question has any; a sample of another time than asked for or whose value is no number that a
     node can have; and a series without a sample.
     """
+    known: _Times = ((), ())  # the series of an answer mostly have the same times
     for one in result:
         labels = one.get("metric") if isinstance(one, dict) else None
         if not _are_labels(labels) or (names and labels.get("__name__") not in names):
@@ -311,38 +312,44 @@ def _parsed(
         pairs = one["values"] if "values" in one else [one.get("value")]
         if not isinstance(pairs, list):
             continue
-        if columns := _columns(pairs, first_s, last_s) or _sifted(pairs, first_s, last_s):
+        if {*map(type, pairs)} == {list} and {*map(len, pairs)} == {2}:
+            said, texts = zip(*pairs, strict=True)
+            if said != known[0]:
+                known = said, _times(said, first_s, last_s)
+            if known[1] and (values := _values(texts)):
+                yield Series(labels, known[1], values)
+                continue
+        if columns := _sifted(pairs, first_s, last_s):
             yield Series(labels, *columns)
 
 
-_Columns = tuple[tuple[float, ...], tuple[float, ...]]
+_Floats = tuple[float, ...]
+_Times = tuple[Sequence[Any], _Floats]  # as they are written, and as they are used
 
 
-def _columns(pairs: Sequence[Any], first_s: float, last_s: float) -> _Columns | None:
-    """The times and values of samples that are all right; None if one is not.
+def _times(said: Sequence[Any], first_s: float, last_s: float) -> _Floats:
+    """The times of samples that are all right, as nearly all are; none if one is not."""
+    is_right = {*map(type, said)} <= {int, float} and first_s <= said[0] and said[-1] <= last_s
+    return tuple(map(float, said)) if is_right and all(map(lt, said, said[1:])) else ()
 
-    Nearly all answers are so, and are looked at without a step of Python for each sample.
-    """
-    if {*map(type, pairs)} != {list} or {*map(len, pairs)} != {2}:
-        return None
-    times, texts = zip(*pairs, strict=True)
-    if not {*map(type, times)} <= {int, float} or {*map(type, texts)} != {str}:
-        return None
-    if max(map(len, texts)) > _LONGEST_VALUE:
-        return None
+
+def _values(texts: Sequence[Any]) -> _Floats:
+    """The values of samples that are all right; none if one is not."""
+    if {*map(type, texts)} != {str} or max(map(len, texts)) > _LONGEST_VALUE:
+        return ()
     try:
-        values = tuple(map(float, texts))
+        if texts.count(texts[0]) == len(texts):  # most counters stand still
+            values = (float(texts[0]),) * len(texts)
+        else:
+            values = tuple(map(float, texts))
     except ValueError:
-        return None
+        return ()
     # With infinity or NaN among them the sum is one of these, too.
-    is_right = isfinite(sum(values)) and max(map(abs, values)) <= MAX_NUMBER
-    is_of_range = first_s <= times[0] and times[-1] <= last_s
-    if is_right and is_of_range and all(map(lt, times, times[1:])):
-        return tuple(map(float, times)), values
-    return None
+    is_right = isfinite(sum(values)) and -MAX_NUMBER <= min(values) <= max(values) <= MAX_NUMBER
+    return values if is_right else ()
 
 
-def _sifted(pairs: Sequence[Any], first_s: float, last_s: float) -> _Columns | None:
+def _sifted(pairs: Sequence[Any], first_s: float, last_s: float) -> tuple[_Floats, _Floats] | None:
     """Those that are right, in the order of their time; None if none is."""
     samples = {float(at): value for at, value in map(_sample, pairs) if first_s <= at <= last_s}
     if not samples:

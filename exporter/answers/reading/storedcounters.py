@@ -8,9 +8,11 @@ What they counted is for ``growth`` to say.
 
 from collections import defaultdict, deque
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, combinations, pairwise
 from math import ceil
 from operator import lt
+from re import compile as pattern
 from re import escape
 from typing import NamedTuple
 
@@ -57,6 +59,8 @@ _LOOK_BACK_S = 31 * 86_400  # for the last scrape before a gap; services answer 
 _LOOK_BACKS = 24  # questions about such scrapes
 _AWAY_S = (900, 3600, 86_400)  # how far back a device's last sample is looked for, in turn
 _DEVICE = f"{PREFIX}_device_"
+# These stay on each page as long as their exporter has the card.
+_LASTS = pattern(rf"{PREFIX}_(device_(?!info)|namespace_|group_kind_)")
 INFO, UP = f"{PREFIX}_device_info", f"{PREFIX}_device_up"
 POD_INFO, GROUP_INFO = f"{PREFIX}_pod_info", f"{PREFIX}_group_info"
 
@@ -116,12 +120,18 @@ def _merged(parts: Sequence[Samples]) -> Samples:
     order = sorted(parts, key=lambda part: part[0][0])
     if all(before[0][-1] < after[0][0] for before, after in pairwise(order)):
         times, values = zip(*order, strict=True)
-        return tuple(chain.from_iterable(times)), tuple(chain.from_iterable(values))
+        return _one_after_another(times), tuple(chain.from_iterable(values))
     found: dict[float, float] = {}
     for part in parts:
         found.update(zip(*part, strict=True))
     in_order = sorted(found)
     return tuple(in_order), tuple(found[at] for at in in_order)
+
+
+@lru_cache(maxsize=100)
+def _one_after_another(parts: Sequence[Sequence[float]]) -> Sequence[float]:
+    """The times of several parts; of most series these are the same, and so is what is made."""
+    return tuple(chain.from_iterable(parts))
 
 
 class Stored(NamedTuple):
@@ -176,6 +186,9 @@ class _Reader:
         self._prometheus = prometheus
         self._span, self._fleet = asked.span, asked.fleet
         self._names = [*asked.names, CYCLES]
+        # Where a step is as long as a sample is used, one look at its end has the last of these.
+        is_long = asked.span.step_s >= STALE_S
+        self._lasting = [one for one in asked.names if is_long and _LASTS.match(one)]
         self._changed = asked.changed
         instances = "|".join(sorted(map(escape, asked.instances)))
         self._of_these = f"instance=~{quoted(instances)}"
@@ -188,7 +201,8 @@ class _Reader:
         self._started: list[Series] | None = []  # until it is known which are exporters'
         self._up: dict[Target, set[float]] = defaultdict(set)
         self._close: dict[Target, set[int]] = defaultdict(set)  # steps that were read closely
-        self._steps: dict[Sequence[float], list[int]] = {}  # of the times of most series
+        # Of the times of most series, and those of them after a gap.
+        self._steps: dict[Sequence[float], tuple[list[int], set[int]]] = {}
 
     def read(self) -> Stored:
         """All of it."""
@@ -235,7 +249,9 @@ class _Reader:
             if end_s not in whole[:1] + whole[-1:]:
                 self._take_last(names, end_s - span.begin(step), end_s)
         if whole:
-            self._take_last(names, span.step_s, Grid(whole[0], whole[-1], span.step_s))
+            grid, lasting = Grid(whole[0], whole[-1], span.step_s), self._lasting
+            self._take_last([one for one in names if one not in lasting], span.step_s, grid)
+            self._take_last(lasting, 0, grid)  # without the samples of each step
         self._take_last(names, 0, span.since_s)
         for one in self._series.values() if self._is_without_cycles else ():
             self._take_for_scrapes(one)
@@ -281,8 +297,9 @@ class _Reader:
         deque(Cutter[str](len(names)).ask(names, take), maxlen=0)
 
     def _take(self, found: Iterable[Series], at_s: float | None = None) -> None:
+        times = () if at_s is None else (float(at_s),)
         for one in found:
-            self._take_samples(one if at_s is None else one._replace(times=(float(at_s),)))
+            self._take_samples(Series(one.labels, times or one.times, one.values))
 
     def _take_samples(self, found: Series) -> None:
         labels, name = found.labels, found.labels.get("__name__")
@@ -416,11 +433,23 @@ class _Reader:
                     yield target, {after}
 
     def _fell(self) -> Iterator[tuple[Target, set[int]]]:
-        """The steps in which a series fell, or came back."""
+        """The steps in which a series fell, or came back, or one that lasts was gone at the end."""
+        missed: dict[tuple[Target, Sequence[float]], set[int]] = {}
         for series in self._series.values():
             steps_of = self._unclear_of(series)
-            for target in series.targets if steps_of else ():
-                yield target, steps_of
+            is_lasting = series.labels["__name__"] in self._lasting
+            for target in series.targets if steps_of or is_lasting else ():
+                key = target, series.times
+                if is_lasting and key not in missed:
+                    missed[key] = set(self._missed(*key))
+                yield target, steps_of | missed[key] if is_lasting else steps_of
+
+    def _missed(self, target: Target, times: Sequence[float]) -> Iterator[int]:
+        """The first steps in which a target was scraped, and a series had no sample at the end."""
+        shown = set(self._steps_of(times))
+        for before, after in pairwise(self._steps_of(self._scrapes.of(target)[0])):
+            if before in shown and after not in shown:
+                yield after
 
     def _of_cards(self) -> list[set[Target]]:
         """The targets of each card, where they are several."""
@@ -454,13 +483,17 @@ class _Reader:
     def _unclear_of(self, one: StoredCounter) -> set[int]:
         """The steps in which a series fell, or came back: another pod may have its name."""
         times, values = one.columns
-        if times not in self._steps:
-            self._steps[times] = self._steps_of(times)
-        steps = self._steps[times]
-        returned = {after for before, after in pairwise(steps) if after - before > 1}
+        known = self._steps.get(times)
+        if known is None:
+            steps = self._steps_of(times)
+            gaps = {after for before, after in pairwise(steps) if after - before > 1}
+            known = self._steps[times] = steps, gaps
+        steps, returned = known
         if any(map(lt, values[1:], values)):
             falls = map(lt, values[1:], values)
-            returned |= {step for step, fell in zip(steps[1:], falls, strict=True) if fell}
+            returned = returned | {
+                step for step, fell in zip(steps[1:], falls, strict=True) if fell
+            }
         return returned
 
     def _steps_of(self, times: Iterable[float]) -> list[int]:

@@ -146,6 +146,27 @@ def test_a_node_that_does_not_answer_is_unobserved_and_one_that_comes_is_new(
     assert of_b["", "unobserved"] == pytest.approx(600, abs=15)
 
 
+def test_what_was_counted_until_a_card_was_lost_in_a_step_is_billed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, target = Exporter("GPU-a"), Target({"job": "mgpu", "instance": "a:10045", "node": "a"})
+    lost = 2145  # a step of five minutes ends 155 s later
+    with Store(tmp_path) as store:
+        for second in range(-300, HOUR + 1, 15):
+            for _ in range(15):
+                one.second({"team": (1.0, 1.0)})
+            page = one.page().splitlines()
+            if second > lost:
+                page = [line for line in page if re.search("device_info|start|cycles", line)]
+                page.append('mgpu_device_up{uuid="GPU-a",gpu="0"} 0')
+            store.scrape(target, "\n".join(page), BEGIN + second)
+        document = bill(store, capsys, "--price=2.00")
+
+    assert parts(document, "GPU-a") == pytest.approx(
+        {("team", "used"): lost, ("", "unobserved"): HOUR - lost}
+    )
+
+
 @given(st.integers(BEGIN, BEGIN + 7200), st.integers(60, 90_000), st.sampled_from([60, 300, 3600]))
 def test_a_range_is_divided_at_multiples_of_the_step(
     since_s: int, length: int, step_s: int

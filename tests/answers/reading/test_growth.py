@@ -47,7 +47,7 @@ def card(*pages: Page) -> CardGrowth:
 
 
 def seconds(found: CardGrowth) -> float:
-    return sum(sum(one.counts.values()) for one in found.grown)
+    return sum(sum(each.values()) for one in found.grown for each in one.counts.values())
 
 
 def test_of_two_exporters_that_are_both_scraped_while_one_replaces_the_other_one_counts() -> None:

@@ -381,4 +381,4 @@ def test_two_servers_of_an_overcommitted_card_may_be_a_step_apart() -> None:
     stored = Stored(series, scrapes, {}, {})
     [card] = cards_of(stored, span, {}, Who(series, NodeLabels()))
 
-    assert {sum(one.counts.values()) for one in card.grown if "pod" in one.labels} == {6 * HOUR}
+    assert {sum(one.counts[0].values()) for one in card.grown if "pod" in one.labels} == {6 * HOUR}
