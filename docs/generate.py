@@ -16,6 +16,7 @@ from pages.configuration import configuration
 from pages.costs import with_costs
 from pages.dcgm import dcgm
 from pages.drawing import SCHEMES
+from pages.field import FOLDER as REPORTS
 from pages.field import field
 from pages.forging import security
 from pages.glossary import glossary
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("configuration.md", configuration()),
         ("compatibility.md", compatibility()),
         ("dcgm.md", dcgm()),
-        ("field.md", field()),
+        (str(REPORTS / "README.md"), field()),
         ("scenarios.md", scenarios()),
         (KEYS, keys()),
         ("api.schema.json", json.dumps(api.schema(), indent=1) + "\n"),

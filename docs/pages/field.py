@@ -25,7 +25,7 @@ PREFACE = """\
 
 <!-- Written by docs/generate.py from the marks in tests/field: do not edit. -->
 
-Public reports about other programs, [replayed](../tests/field) with inputs of our own. Each verdict
+Public reports about other programs, replayed here with inputs of our own. Each verdict
 was written down before any fix. The rate leaves out what cannot be known.
 
 """
@@ -40,7 +40,7 @@ def reports() -> Iterator[dict[str, Any]]:
 
 
 def field() -> str:
-    """Return docs/field.md."""
+    """Return tests/field/README.md."""
     found = list(reports())
     third = [one for one in found if one.get("round") == THIRD]
     text = PREFACE + _rates(found)
