@@ -22,8 +22,8 @@ NODE = [
 ]
 # What is open, and why.
 OPEN = {
-    # The energy of the second in which a client's counter is behind is divided without it.
-    "*-read proc/N/fdinfo/N-back-once": "a counter that steps back is behind for a second",
+    # What it used meanwhile is its own later, on a board that counted that already.
+    "amd-apu-read proc/N/fdinfo/N-back-some": "what a client is owed counts twice on the board",
     # Nor does anything else say that it works: the card has no counter of its own.
     "i915-read proc/N/fdinfo/N-stale-*": "a counter that stands still is an idle client's",
     "xe-read proc/N/fdinfo/N-stale-*": "a counter that stands still is an idle client's",

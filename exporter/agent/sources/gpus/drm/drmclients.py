@@ -6,6 +6,7 @@ when it is opened. They may step back: then the largest value holds until it is 
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
@@ -30,47 +31,46 @@ class ClockRate(NamedTuple):
     cycles: int
 
 
+@dataclass(slots=True)
 class _Clock:
     """The clock of an engine class's total cycles, compared with the monotonic one."""
 
-    __slots__ = ("mono_ns", "rate", "stopped", "total")
-
-    def __init__(self, total: int, mono_ns: int) -> None:
-        self.total, self.mono_ns = total, mono_ns
-        self.rate: ClockRate | None = None
-        self.stopped = False
+    total: int
+    mono_ns: int
+    rate: ClockRate | None = None
+    stopped: bool = False
+    highest: int = 0
+    highest_ns: int = 0
 
     def learn(self, total: int, mono_ns: int) -> None:
-        """Takes a later reading. After a step back the rate stays as it was."""
+        """Takes a later reading. After a step back the rate stays as it was.
+
+        What has stepped back may return in one leap, which is no time: a rate is learned only from
+        where the clock was highest, or after a minute from where it is.
+        """
         elapsed = mono_ns - self.mono_ns
-        if total <= self.total or self.stopped:
+        is_behind = self.total < self.highest and self.rate is not None
+        if total <= self.total or self.stopped or is_behind:
             self.total, self.mono_ns, self.stopped = total, mono_ns, False
         elif elapsed >= SHORTEST_NS:
             self.rate = ClockRate(elapsed, total - self.total)
             self.total, self.mono_ns = total, mono_ns
+        if total >= self.highest or mono_ns - self.highest_ns > FORGET_AFTER_NS:
+            self.highest, self.highest_ns = total, mono_ns
 
 
+@dataclass(slots=True)
 class _Used:
     """The use of one class of engines by one client, which began at ``since_ns`` or later."""
 
-    __slots__ = (
-        "counted",
-        "credited_ns",
-        "missed_ns",
-        "owed_ns",
-        "since_ns",
-        "taken_ns",
-        "used_ns",
-    )
-
-    def __init__(self, counted: int, since_ns: int | None) -> None:
-        self.counted = counted
-        self.used_ns = 0
-        self.credited_ns = 0
-        self.since_ns = since_ns
-        self.taken_ns: int | None = None  # when it was last taken
-        self.missed_ns = 0  # how long the counter had stepped back, so that use is reported later
-        self.owed_ns = 0  # use of that time that has no room yet
+    counted: int
+    since_ns: int | None
+    used_ns: int = 0
+    credited_ns: int = 0
+    taken_ns: int | None = None  # when it was last taken
+    is_behind: bool = False  # its counter is lower than it was
+    missed_ns: int = 0  # how long the counter had stepped back, so that use is reported later
+    owed_ns: int = 0  # use of that time that has no room yet
 
     def take(
         self, engine: EngineUsage, rate: ClockRate | None, mono_ns: int, *, summed: bool
@@ -91,6 +91,7 @@ class _Used:
         # all at once. What does not fit into the time since the last read was used before it: it is
         # owed, up to the time that was missed, and paid as later reads have room. So nothing is
         # lost, and no window shows a client that worked for longer than the window lasted.
+        self.is_behind = value < self.counted - self.counted // 100  # drivers round now and then
         if value < self.counted:
             self.missed_ns += elapsed_ns
         self.owed_ns = min(max(spent - elapsed_ns, 0), self.missed_ns)
@@ -124,9 +125,13 @@ class _Account:
 
 
 class ClientAccounts:
-    """The accounts of one device's clients, by client id."""
+    """The accounts of one device's clients, by client id.
+
+    ``behind``: clients whose counters are lower now than they were, so that their use is not known.
+    """
 
     def __init__(self) -> None:
+        self.behind: set[int] = set()
         self._accounts: dict[int, _Account] = {}
         self._clocks: dict[str, _Clock] = {}
 
@@ -144,6 +149,7 @@ class ClientAccounts:
         counts from now on. So do the clients ``unsure``, which may be older.
         """
         spent: dict[int, dict[str, int]] = {}
+        self.behind.clear()
         for client in clients:
             for name, engine in client.engines.items():
                 clock = self._clocks.get(name)
@@ -192,6 +198,8 @@ class ClientAccounts:
             clock = self._clocks.get(name)
             rate = clock.rate if clock else None
             taken = used.take(engine, rate, mono_ns, summed=role == COPY)
+            if used.is_behind:
+                self.behind.add(client.client_id)
             spent[role] = spent.get(role, 0) + taken
         account.seen_ns = mono_ns
         return spent
@@ -284,7 +292,7 @@ class DeviceClients:
                     for role, ns in roles.items()
                 }
         unread = frozenset(self._unread)
-        cut = self._turns.cut | unread
+        cut = self._turns.cut | unread | {holders[each] for each in self._accounts.behind}
         return ClientUse(tuple(self._newest.values()), by_process(spent, holders), cut, unread)
 
     def pause(self) -> None:

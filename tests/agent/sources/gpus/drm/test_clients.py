@@ -99,6 +99,40 @@ def test_each_engine_counts_as_what_it_is_for(driver: str, quantities: str) -> N
         assert spent == ({quantity: 7} if quantity else {})
 
 
+def test_a_clock_that_steps_back_and_returns_is_as_fast_as_before() -> None:
+    """All that was read for a moment was lower. The leap back is no time that went by."""
+    clients, hz = ClientAccounts(), 19_200_000
+    totals = [5, 6, 7, 4, 9, 10]
+
+    spent = [
+        used(clients, client(1, "xe", rcs=EngineUsage(None, t * hz // 2, t * hz)), at, None)["core"]
+        for at, t in enumerate(totals)
+    ]
+
+    assert spent == [0, SECOND // 2, SECOND // 2, 0, SECOND, SECOND // 2]
+
+
+def test_a_clock_that_began_anew_is_learned_again_after_a_minute() -> None:
+    clients, hz = ClientAccounts(), 19_200_000
+    read = [(0, 900 * hz), (1, 901 * hz), (2, 0), *((at, 2 * at * hz) for at in range(3, 70))]
+
+    spent = [
+        used(clients, client(at, "xe", rcs=EngineUsage(None, hz, total)), at, at - 1)["core"]
+        for at, total in read
+    ]
+
+    assert (spent[3], spent[-1]) == (SECOND, SECOND // 2)
+
+
+def test_whose_counter_is_lower_than_it_was_is_behind_but_for_rounding() -> None:
+    clients, behind = ClientAccounts(), []
+    for at, value in enumerate([10 * SECOND, 10 * SECOND - 7, 5 * SECOND, 11 * SECOND]):
+        used(clients, client(render=EngineUsage(value)), at, None)
+        behind.append(set(clients.behind))
+
+    assert behind == [set(), set(), {1}, set()]
+
+
 def test_cycles_are_time_by_the_devices_own_clock() -> None:
     """19.2 MHz, the reference clock of many of Intel's: 1 s is 19,200,000 cycles."""
     clients, hz = ClientAccounts(), 19_200_000
