@@ -100,8 +100,10 @@ class Context:
         self.namespaces = namespaces
         self.snapshot = of
         self.about = about
+        # A Snapshot is made each second, its figures are read each few seconds: both ages count.
         self.age_s = round((max(age_ns, 0) + of.figures_age_ns) / 1e9, 3)
         self.stale = age_ns > of.stale_after_ns
+        # A figure that stands still reads as idle, so a stale Snapshot has none to show.
         self.shown = Snapshot() if self.stale else of
         self.figures = FigureWriter(about.families)
         self.wanted: PodName | None = None  # the one pod of a document, if it has one
@@ -115,6 +117,8 @@ class Context:
         """A figure as the client may see it: who was waited for has a name if it is seen too."""
         if name != _WAITED or self.namespaces is None:
             return figure
+        # Whom a pod waited for may be another tenant's pod. Its time stays, as one sum: without it
+        # the waiting would not add up.
         named = [each for each in figure if self.sees(each["by_namespace"])]
         hidden = [each["value"] for each in figure if not self.sees(each["by_namespace"])]
         others = {"by_namespace": "", "by_pod": OTHERS.kind, "value": sum(hidden)}
@@ -157,6 +161,7 @@ class Context:
 
     def others(self, device: DeviceFacts) -> Json | None:
         """What runs on a device and is not seen, in sums; a sum is absent if a part lacks it."""
+        # A sum is the rest of the device's own figure. Where that is not known, no rest is.
         if self.namespaces is None or "utilization_ratio" not in self.figures.of("device", device):
             return None
         sums = self._others.get(device.uuid)
@@ -184,6 +189,7 @@ class Context:
     @property
     def series(self) -> Iterable[Points]:
         """The last minutes of all series."""
+        # What was measured stays true while the newest Snapshot is stale.
         past = self.snapshot.history
         if self.namespaces is not None:
             past = restricted_past(past, self.namespaces)

@@ -40,6 +40,8 @@ def pod(
     """The answer to ``GET /api/v1/pods/{namespace}/{pod}``; None if there is no such pod."""
     context = Context(of, about, age_ns, namespaces)
     context.wanted = name
+    # A pod that the client may not see is answered as one that is not there: an answer of its own
+    # would tell that there is a pod of this name.
     return _made(POD, context) if context.pods else None
 
 

@@ -46,6 +46,8 @@ class Object:
             members |= part.made(thing, context)
         if context.namespaces is None or self.open is None:
             return members
+        # What is shown is listed, not what is hidden: a member that is added later shows others
+        # nobody until somebody has thought about it.
         return {name: value for name, value in members.items() if name in self.open}
 
     def schema(self) -> Json:
@@ -89,6 +91,7 @@ class Field(NamedTuple):
         return [(self.name, described(_schema(self.kind), self.about), not self.optional)]
 
 
+# One for each name, not one for each member of each document.
 _attribute = cache(attrgetter)
 
 
@@ -116,6 +119,8 @@ def _schema(kind: Json | Object | Many) -> Json:
 
 def object_of(fields: Mapping[str, Json], needed: Sequence[str] = ()) -> Json:
     """The schema of an object with these members and no others."""
+    # So a member that the schema lacks is found by the tests, which hold each document against it,
+    # and not by those who made a program by the schema.
     made: Json = {"type": "object", "additionalProperties": False, "properties": dict(fields)}
     return made | ({"required": list(needed)} if needed else {})
 

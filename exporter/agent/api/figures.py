@@ -87,6 +87,8 @@ def _schema(family: Family) -> Json:
 def _labelled(family: Family, samples: Sequence[Sample]) -> Json:
     labels = [dict(zip(family.labels, own, strict=True)) for own, _ in samples]
     if family.name in ONE:
+        # A series has all labels of its family, so that one that is not known is an empty text
+        # there. Here it is absent.
         one = _without_empty(labels[0])
         return {family.name: one} if one else {}
     if family.name in LISTED:

@@ -74,6 +74,7 @@ _UNATTRIBUTED = Object(
         maybe("process_list", Many(_PROCESS), lambda part, _: part.processes or None),
     ),
     "Unattributed use, by reason; see docs/troubleshooting.md.",
+    # Without the processes behind it: they may be another tenant's.
     open=("reason", "core_utilization_ratio", "memory_used_bytes"),
 )
 
@@ -107,6 +108,8 @@ _DEVICE = Object(
         maybe("others", _OTHERS, lambda each, of: of.others(each)),
     ),
     open=(
+        # Whoever may see one namespace sees all of the card: how busy it is, and whether it is
+        # broken. He sees nobody's name there.
         *("index", "uuid", "ended_core_utilization_ratio", "what_to_do"),
         *("unattributed", "others"),
         *(family.name for family in FAMILIES if family.level == "device"),

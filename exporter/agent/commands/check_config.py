@@ -39,6 +39,7 @@ def check_config(
     """Print the problems, ``refused`` arguments first. The exit status is 0 if there are none."""
     settings, problems = examine_settings(flags, environ)
     unknown = (Problem(ValuePlace(one.argument), f"{one.what}{one.advice}") for one in refused)
+    # All of them at once: whoever sees one at a time restarts the pod for each.
     problems = [*unknown, *problems, *_of_files(settings)]
     warnings = unknown_variables(environ)
     if form == "json":

@@ -86,17 +86,22 @@ def record(settings: Settings, arguments: Namespace) -> int:
         return 2
     stop = Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
+        # A signal ends the recording as its time does: what was recorded so far is a whole file.
         signal.signal(number, lambda *_: stop.set())
     try:
         with ExitStack() as stack:
             sources = open_sources(settings)
             opened = sources.all
+            # All that were opened, also those that a shared recording leaves out below.
             for source in opened:
                 stack.callback(source.close)
             sources = boards_only(sources) if arguments.share else sources
             names = Pseudonyms(secrets.token_bytes(32)) if arguments.anonymise else None
+            # A shared file shows a board to everybody: no name of the node, its pods or its users
+            # is in it.
             names = BoardMask() if arguments.share else names
             session = Session(settings, sources, time, names)
+            # After the sources: where one cannot be opened, no empty file is left.
             file = stack.enter_context(_opened(arguments.output, session, force=arguments.force))
             logger.info("%s", _intent(session.head, arguments))
             for listener in sources.listening:

@@ -56,6 +56,7 @@ def replay(_: Settings, arguments: Namespace) -> int:
         with RecordingReader(arguments.file) as reader:
             run = Replay(reader)
             form = Format(arguments.format)
+            # The renderer leaves the end to its caller, who may have more to add.
             end = b"# EOF\n" if form is Format.OPENMETRICS else b""
             renderer = run.renderer()
             newest: Snapshot | None = None
@@ -119,6 +120,8 @@ class Replay:
         for cycle in self._reader.cycles():
             self.cycles += 1
             self._player.turn_to(cycle)
+            # It is made at the first recorded moment, because it reads the clock: pages say when it
+            # began.
             if self._collector is None:
                 sources, clock = self._player.sources, self._player.clock
                 self._collector = make_collector(self._settings, sources, clock)
@@ -130,6 +133,7 @@ class Replay:
                 logger.exception("cycle %d failed", self.cycles)
             snapshot = as_recorded(self._collector.snapshot, self._head)
             page = self._renderer.render(snapshot, Format.TEXT)
+            # An older version may rightly have made another page. So this is counted, and no error.
             if cycle.page and digest(page) != cycle.page:
                 self._differing.append(self.cycles)
             yield snapshot

@@ -77,6 +77,7 @@ def serve(
     try:
         verdicts = _open_verdicts(settings, clock)
         sources = open_sources(settings)
+        # The port is taken before any thread starts: a second exporter on the node ends here.
         sockets = listen(settings.web_listen_address)
     except (NoApiError, BindError, ScenarioError) as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
@@ -133,6 +134,7 @@ class _Agent:
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
+        # A driver can be unloaded, as for an upgrade, only while no process has it open.
         loop.add_signal_handler(signal.SIGUSR2, self._toggle_release)
         loop.add_signal_handler(signal.SIGHUP, self._reloader.ask)
         if self._released:
@@ -142,6 +144,8 @@ class _Agent:
             status = source.status()
             if status.up and status.detail:  # "names of pods are off", and why
                 logger.info("source %s: %s", status.name, status.detail)
+        # Python waits at its end for threads that are no daemons. A driver call may hang in this
+        # one for minutes.
         cycle = threading.Thread(
             target=self._collect, args=(loop, ended), name="collector", daemon=True
         )
@@ -189,6 +193,8 @@ class _Agent:
         """Apply the live settings, from the next cycle and the next page on."""
         before = self._reloader.settings
         form = settings.log_level, settings.log_format
+        # A log that is configured again forgets which messages it has written, and says them once
+        # more.
         if form != (before.log_level, before.log_format):
             logs.configure(*form)
         self._collector.follow(cycle_rules(settings))

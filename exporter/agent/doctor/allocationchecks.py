@@ -21,6 +21,8 @@ def allocations(evidence: ProbeResults) -> Iterator[CheckResult]:
     What is only suspected is left to the cycle, which sees where a container runs.
     """
     rules, pods = rules_of(evidence.settings), evidence.table.pods
+    # As in the cycle. In KAI and Run:ai one pod's allocation depends on another pod, which reserves
+    # the card.
     node = rules.tied(with_labelled_memory(evidence.node), pods.values())
     schemes: dict[str, set[str]] = defaultdict(set)
     problems: dict[tuple[str, Reason], list[str]] = defaultdict(list)
@@ -36,6 +38,7 @@ def allocations(evidence: ProbeResults) -> Iterator[CheckResult]:
     for scheme, uids in sorted(schemes.items()):
         yield ok(scheme, f"allocations of {plural(len(uids), 'pod')}")
     for (scheme, reason), names in sorted(problems.items()):
+        # The node's labels may prove it. Reading them takes a right of its own.
         privilege = privileges.NODES if reason is Reason.UNPROVEN and not node.labels else ""
         remedy = OUTCOMES.get(reason, _OTHERWISE)
         yield note(f"{scheme}: {reason}", some_of(names), remedy, privilege)

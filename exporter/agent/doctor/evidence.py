@@ -115,6 +115,7 @@ def _read(gpus: tuple[GpuSource, ...], every_s: float, found: ProbeResults) -> P
                     sampling[one.device.uuid] = one.window.sampling
             threading.Event().wait(every_s)
     except RestartRequiredError as error:
+        # The other checks go on: they may show what led to it.
         return replace(found, fatal=str(error))
     return found
 

@@ -46,9 +46,12 @@ _SYNCHRONISE = "see that chrony, ntpd or systemd-timesyncd runs on this node"
 def clock(evidence: ProbeResults) -> Iterator[CheckResult]:
     """The node's clock: plausible, steady, and equal to those of the driver and the API server."""
     begun, ended = evidence.begun, evidence.ended
+    # A machine that has not asked a time server yet may be in 1970. Certificates are not valid
+    # then, and all other checks of time would follow from this one.
     if ended.unix_ns < RELEASED_UNIX_NS:
         yield problem("time", "is before this program was written", _SYNCHRONISE)
         return
+    # Nobody sets the monotonic clock. Where the other one has gone another way, it was set.
     jump_ns = (ended.unix_ns - begun.unix_ns) - (ended.mono_ns - begun.mono_ns)
     if abs(jump_ns) > SECOND_NS:
         found = f"was changed by {jump_ns / SECOND_NS:+.1f} s during the check"
@@ -89,6 +92,8 @@ def _server(evidence: ProbeResults) -> Iterator[CheckResult]:
             client.close()
     except (ApiError, ValueError):  # reported elsewhere; or the answer has no time
         return
+    # The header Date has whole seconds, and was written before it arrived: some seconds mean
+    # nothing.
     skew_s = time_ns() / SECOND_NS - server.timestamp()
     if abs(skew_s) > MAX_SKEW_S:
         yield problem("API server's time", f"differs by {skew_s:+.0f} s", _SYNCHRONISE)

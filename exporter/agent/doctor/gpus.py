@@ -172,6 +172,7 @@ def gpus(evidence: ProbeResults, dev: Path = _DEV) -> Iterator[CheckResult]:
     readings = [r for r in evidence.readings if not r.status.absent]
     others = [reading for reading in readings if reading.status.name in OTHERS]
     wanted = {"auto", "nvml"} & set(evidence.settings.gpus_source)
+    # On a machine with cards of other vendors only, nothing is missing of NVIDIA.
     if wanted and not any(r.status.absent and r.status.name == "nvml" for r in evidence.readings):
         yield from _nvidia(evidence, [r for r in readings if r not in others], dev)
     for reading in others:
@@ -198,6 +199,7 @@ def _nvidia(evidence: ProbeResults, readings: list[Reading], dev: Path) -> Itera
     yield from _driver(evidence.fatal, readings)
     devices = [device for reading in readings for device in reading.devices]
     yield from devices_found(devices, evidence.windows, "see the kernel log for NVRM and Xid")
+    # What is switched off is not asked for: that the driver refuses it is no problem here.
     off = groups_without(evidence.settings.metrics_left_out)
     asked = {name: calls for name, calls in CALLS.items() if GROUPS.get(name, name) not in off}
     yield from quantities([d for d in devices if d.state is DeviceState.UP], asked, _judged)
@@ -258,6 +260,8 @@ def _library(library: CDLL, module: str) -> Iterator[CheckResult]:
     version = text.value.decode("ascii", "replace") if is_said else ""
     words = f"version {version}" if version else "of an unknown version"
     yield ok(SONAME, f"{words}, {mapped[0] if mapped else 'by the loader'}")
+    # An upgrade replaces the library at once, and the module only when nobody has it open. Until
+    # then NVML refuses to begin.
     if module != UNKNOWN and version and not version.endswith(module):
         yield problem(
             "versions",
@@ -324,6 +328,7 @@ def _driver(fatal: str, readings: list[Reading]) -> Iterator[CheckResult]:
 
 def _judged(quantity: str, reason: Unmeasured) -> Said:
     refused = reason is Unmeasured.NO_PERMISSION
+    # A board that is divided has no core of its own to be measured: its instances have.
     needed = quantity in NEEDED and reason is not Unmeasured.MIG
     remedy = _REMEDIES.get(reason, "see this reason in docs/troubleshooting.md")
     privilege = f"{ROOT}, or {MIG_MONITOR}" if refused else ""

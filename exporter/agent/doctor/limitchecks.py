@@ -71,6 +71,7 @@ def _answers(evidence: ProbeResults) -> Iterator[CheckResult]:
     for refused, count in sorted(Counter(one.refused for one in cgroups if one.refused).items()):
         of = f"{count} of {len(processes)} processes"
         found = f"nvmlDeviceGetMemoryLimits_v1 answers {refused} for {of}"
+        # Most cgroups have no limit, and most drivers have no back end for one: neither is a fault.
         make = note if refused in {"not_found", "not_supported"} else problem
         privilege = CGROUPS if refused == "operating_system" else ""
         yield make("memory limits", found, _REMEDIES.get(refused, _OTHERWISE), privilege)
@@ -183,6 +184,7 @@ def _drift(root: str) -> Iterator[CheckResult]:
             "these to the sum of those below them"
         )
         yield problem(MIN, f"more than below is kept by {some_of(stale)}", remedy)
+    # dmem.low is best effort by the kernel's own word: less of it above breaks no promise.
     for name, make in ((MIN, problem), (LOW, note)):
         short = [
             folder.removeprefix(root)
@@ -205,6 +207,7 @@ def reserved(root: str, name: str) -> Iterator[tuple[str, dict[Address, int], di
     """
     capacity = {device: size or 0 for device, size in _stated(root, CAPACITY).items()}
     sums: dict[str, dict[Address, int]] = {}
+    # The lowest ones first: the sum of what is below a cgroup is known when its turn comes.
     for folder, names, _ in os.walk(root, topdown=False):
         found = _stated(folder, name)
         own = {d: capacity.get(d, 0) if least is None else least for d, least in found.items()}

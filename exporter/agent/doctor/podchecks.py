@@ -111,6 +111,8 @@ def _api(evidence: ProbeResults, connect: Callable[[], KubeClient]) -> Iterator[
         return
     try:
         node = node_name(evidence.settings.node_name)
+        # One pod proves the right to list, and costs a busy server nothing. To watch is a right of
+        # its own in RBAC; this watch ends by itself after a second.
         own: Query = {"fieldSelector": f"spec.nodeName={node}"}
         watch: Query = {**own, "watch": "true", "resourceVersion": "0", "timeoutSeconds": 1}
         names = "pods have no names: their usage is counted for groups by pod uid"
@@ -254,6 +256,8 @@ def node(evidence: ProbeResults, usual: str = SOCKET) -> Iterator[CheckResult]:
 
 
 def _pod_resources(socket: str, *, asked_for: bool) -> CheckResult:
+    # The exporter looks for it by itself. Where it was not asked for, a folder that is not mounted
+    # may be intended.
     if not asked_for and door.is_gone(Path(socket).parent):
         folder = str(Path(socket).parent)
         return note("PodResources", f"{folder} is not mounted", _WITHOUT, POD_RESOURCES)

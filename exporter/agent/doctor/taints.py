@@ -40,6 +40,8 @@ def taints(client: KubeClient, version: str, node: str) -> Iterator[CheckResult]
         return
     found = {place: list(device.taints) for place, device in devices.items()}
     try:
+        # A cluster may have any number of rules, and a server may pass over the limit that it is
+        # asked with.
         rules = list(islice(_rules(client), MAX_RULES))
     except (ApiError, JsonError) as error:
         rules = []
@@ -73,6 +75,7 @@ def _rules(client: KubeClient) -> Iterator[Json]:
         JsonError: its answer cannot be read.
 
     """
+    # Kubernetes 1.33 has these rules in v1alpha3 only, while claims are of a later version.
     for version in (*VERSIONS, "v1alpha3"):
         path = f"{GROUP}/{version}"
         if not _serves_rules(client, path):

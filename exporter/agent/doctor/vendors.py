@@ -91,6 +91,8 @@ class _Vendor(NamedTuple):
                 yield problem(self.name, found, self.kernel_log)
             else:
                 remedy = f"{self.remedy}; in a container mount the host's /sys"
+                # Under WSL the card's driver is that of Windows: there is nothing in /sys to be
+                # mounted.
                 if found == ON_WSL:
                     yield problem(self.name, found, "run it on a machine whose Linux has the GPU")
                 else:
@@ -103,6 +105,7 @@ class _Vendor(NamedTuple):
             yield note(self.name, f"{found}: experimental, not yet tested on hardware")
         else:
             yield ok(self.name, found)
+        # These two are about the clients, and are said of them below with what to do.
         if status.detail and status.detail not in {NESTED, REFUSED}:
             remedy = "" if reading.devices else self.kernel_log  # else the detail has what to do
             yield problem(f"{self.name} devices", status.detail, remedy)

@@ -50,6 +50,7 @@ def to_json(value: object) -> Json:
             if not _same(own := getattr(value, name), default)
         }
     if isinstance(value, tuple | frozenset):
+        # A set has no order. Sorted, the same values make the same bytes, which a diff can compare.
         return [to_json(one) for one in (value if isinstance(value, tuple) else sorted(value))]
     raise TypeError(f"{type(value).__name__} has no form in a recording")
 
@@ -132,6 +133,7 @@ def _union(kinds: tuple[Any, ...]) -> Reader:
             continue
         if shape in readers and shape != "number":
             raise TypeError(f"two of {kinds} are a JSON {shape}")
+        # Of an integer or a float, which JSON does not tell apart, the one that takes both.
         readers[shape] = _plain(float) if shape in readers else _reader(kind)
     wanted = " or ".join(readers)
 
@@ -139,6 +141,8 @@ def _union(kinds: tuple[Any, ...]) -> Reader:
         reader = readers.get(_SHAPES[type(data)])
         if reader is None:
             raise CodecError(f"{wanted} expected")
+        # As a source's answer and its failure: a recording has no names of types, so fields tell
+        # them apart.
         if second and isinstance(data, dict) and second[0] <= data.keys() <= second[1]:
             reader = second[2]
         return reader(data)
@@ -151,6 +155,7 @@ def _plain(kind: type) -> Reader:
     wanted = f"{_PLAIN[kind]} expected" if kind is not int else "whole number expected"
 
     def read(data: Json) -> object:
+        # Not isinstance: in Python True is a number.
         if type(data) not in allowed:
             raise CodecError(wanted)
         if type(data) is int and not -LARGEST <= data < LARGEST:
@@ -189,6 +194,8 @@ def _mapping(key_kind: Any, kind: Any) -> Reader:  # noqa: ANN401 - any type for
     one = _reader(kind)
     if issubclass(get_origin(key_kind) or key_kind, tuple):
         pair = _reader(tuple[key_kind, kind])
+        # An empty mapping is written as an object: by its content nobody knows that its keys are
+        # tuples.
         return lambda data: dict(_each(pair, data)) if data != {} else {}
     key = _whole_key if key_kind is int else _reader(key_kind)
 
@@ -199,6 +206,7 @@ def _mapping(key_kind: Any, kind: Any) -> Reader:  # noqa: ANN401 - any type for
 
 
 def _whole_key(text: str) -> int:
+    # int() would also take spaces, underscores and the digits of other scripts.
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(LARGEST))):
         raise CodecError("whole number expected")
@@ -212,6 +220,8 @@ def _object_of(kind: Any) -> Reader:  # noqa: ANN401 - of a type that has fields
 
     def read(data: Json) -> object:
         given = _object(data)
+        # It is not passed over: a replay without it would show other figures as those of the
+        # recording.
         if unknown := given.keys() - readers.keys():
             raise CodecError(f"{min(unknown)[:50]!r} is unknown; made by another version?")
         if missing := needed - given.keys():

@@ -52,6 +52,8 @@ class RecordingWriter:
 
     def _write(self, value: Head | Cycle) -> bool:
         line = json.dumps(to_json(value), separators=(",", ":")).encode() + b"\n"
+        # On trial: whether a cycle has room is known once it is packed, and a packer takes nothing
+        # back.
         packer = self._packer.copy()
         packed = packer.compress(line) + packer.flush(zlib.Z_SYNC_FLUSH)
         if len(line) > LONGEST_LINE or self.bytes + len(packed) + TAIL > self._most:
@@ -62,6 +64,7 @@ class RecordingWriter:
 
     def _put(self, packed: bytes) -> None:
         self._file.write(packed)
+        # What is written survives the end of this process, as by the kernel when memory is short.
         self._file.flush()
         self.bytes += len(packed)
 
@@ -123,6 +126,7 @@ class RecordingReader:
         self._bytes += len(line)
         if len(line) > LONGEST_LINE or self._bytes > MAX_BYTES:
             raise self._wrong("too long to be a recording")
+        # A cycle that was being written as the node went down: half of it is not read.
         if not line.endswith(b"\n"):
             self.broken_off = self.broken_off or bool(line)
             return b""

@@ -97,6 +97,7 @@ def disguised_grants(
 
 
 def _device_id(text: str, name: Pseudonymise) -> str:
+    # NVIDIA's plugin names a replica by its device's UUID, two colons and a number.
     device, replica, number = text.partition("::")
     return f"{device if PLACE.fullmatch(device) else name(device)}{replica}{number}"
 

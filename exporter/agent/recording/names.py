@@ -149,6 +149,8 @@ class Pseudonyms(Names):
 
     def name(self, text: str) -> str:
         """Returns the pseudonym of a name. An id stays an id of the same form."""
+        # Decoders know the pods by which KAI and Run:ai reserve cards by these names. Under
+        # pseudonyms their cards would be nobody's.
         if not text or text in RESERVATION_NAMESPACES or text == RESERVATION_CONTAINER:
             return text
         if text.startswith(f"{RESERVATION_NAME}-"):
@@ -231,6 +233,8 @@ class Pseudonyms(Names):
 
     def table(self, table: PodTable) -> PodTable:
         """Returns the pods under pseudonyms; those of the last table are kept."""
+        # Pods that have not changed are the same object, and so must be what stands for them: else
+        # all of them would be decoded in each cycle.
         if table is self._real:
             return self._pseudonymised
         name = self.name

@@ -67,6 +67,7 @@ class Player:
         before, self.clock.now = self.cycle, cycle.moments[0]
         if not isinstance(cycle.identities, Failure):
             self.identities.update(cycle.identities)
+        # A file may be hostile: a cycle has more or fewer answers than its head has sources.
         nodes = zip_longest(cycle.node_facts[: len(before.node_facts)], before.node_facts)
         groups = zip_longest(cycle.group_facts[: len(before.group_facts)], before.group_facts)
         self.cycle = replace(
@@ -105,6 +106,7 @@ class _Gpus:
 
     def read(self) -> Reading:
         cycle, position = self._player.cycle, self._position
+        # A source behind one that failed was not asked in that cycle.
         if position >= len(cycle.gpus):
             return answer_of(None)
         self._player.clock.now = cycle.moments[position + 1]

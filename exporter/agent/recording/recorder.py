@@ -50,6 +50,7 @@ def ask_and_record(ask: Callable[[], T], record: Callable[[T | Failure], None]) 
     try:
         answer = ask()
     except Exception as error:
+        # That one is raised again in a replay, with its words. Of any other the type says most.
         restart = isinstance(error, RestartRequiredError)
         record(Failure((str(error) if restart else repr(error))[:LONGEST_MESSAGE], restart))
         raise
@@ -222,6 +223,7 @@ class _Processes(_RecordedSource[ProcessSource]):
         found = self._answer("identities", ask)
         before, self._known = self._known, {pid: found.get(pid) for pid in pids}
         known = self._known.items()
+        # Nearly all were there a cycle before: only what has changed is written.
         new = {pid: one for pid, one in known if pid not in before or before[pid] != one}
         recorder.keep("identities", new)
         return found

@@ -74,6 +74,8 @@ def restored(texts: Texts) -> Settings:
 
 
 def _is_recordable(setting: Setting) -> bool:
+    # By the kind of value, not by a list of names: a new setting that may hold a path or a name is
+    # left out until somebody lists it.
     return setting.name in _OF_SYSTEMS or setting.kind.allowed.startswith(_HARMLESS)
 
 
@@ -84,6 +86,7 @@ def _text(field: str, value: Any) -> str:  # noqa: ANN401 - of the setting's kin
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and field.endswith("_ns"):
+        # A float would not read back as the same number of nanoseconds.
         return "{}.{:09}s".format(*divmod(value, 10**9))
     if isinstance(value, tuple):
         return ",".join("=".join(own) if isinstance(own, tuple) else own for own in value)

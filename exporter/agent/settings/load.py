@@ -193,6 +193,7 @@ class _FileReader:
 
     def _section(self, prefix: str, node: yaml.MappingNode) -> None:
         for item in items(node):
+            # Another program's file would give thousands of them.
             if len(self._problems) >= MAX_PROBLEMS:
                 return
             name = f"{prefix}.{item.name}" if prefix else item.name or ""

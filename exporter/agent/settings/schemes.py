@@ -210,6 +210,7 @@ def _twice(
     for (_, before, first), (node, where, second) in combinations(schemes, 2):
         if first.name == second.name:
             yield _misread(node, f"{where}.name", f"{first.name} is given twice; see {before}")
+        # Both would allocate the same card, and its container would seem to have two shares.
         for name in set(first.resources) & set(second.resources):
             yield _misread(node, where, f"{name} is read by two schemes; see {before}")
 

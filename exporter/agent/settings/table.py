@@ -110,6 +110,7 @@ def add_arguments(parser: ArgumentParser, shown: Collection[str] = ()) -> None:
         for setting in subject.values():
             switch: dict[str, Any] = {}
             if setting.default in ("true", "false"):
+                # As in the exporters of Prometheus, a switch needs no value.
                 switch = {"nargs": "?", "const": "true"}
             usual = f"default {setting.default}" if setting.default else "not set by default"
             repeat = "; repeatable" if setting.kind.many else ""

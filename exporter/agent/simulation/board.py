@@ -143,6 +143,7 @@ def _of_nvidia(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> S
     busy = load(now_us, SECOND_US)
     celsius = ROOM_CELSIUS + RISE_CELSIUS * load(now_us, TEMPERATURE_SPAN_US)
     return Sensors.of(
+        # NVML reports milliwatts, and whole degrees.
         power_watts=round(device.idle_watts + (device.max_watts - device.idle_watts) * busy, 3),
         power_limit_watts=device.max_watts,
         temperature_celsius={
@@ -178,6 +179,7 @@ def _of_nvidia(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> S
 def _transfers(device: DeviceSpec, busy_ns: int) -> dict[str, dict[str, int]]:
     """What the board sent and received over PCIe, and over NVLink if its model has that."""
     has_nvlink = WITH_NVLINK in device.shown.model
+    # A board without NVLink has none of its series: zero would say that a link is there and idle.
     directions = ("transmit", "receive") if has_nvlink else ()
     errors = ("crc_flit", "crc_data", "replay", "recovery") if has_nvlink else ()
     return {

@@ -61,6 +61,7 @@ class Lifecycle:
             for occurrence in self._around(spec, now_ns)
         ]
         passed = [at for _, _, moments in here for at in moments if at <= now_ns]
+        # Pods are bound before the scenario starts, and a version is never below 0.
         version = max(passed, default=-BOUND_BEFORE_NS) + BOUND_BEFORE_NS
         if version != self._newest.table.version:
             present = [

@@ -123,6 +123,7 @@ class Node:
         )
         used = sum(process.used_bytes or 0 for process in processes)
         total = spec.shown.memory_bytes or 0
+        # A scenario may have processes hold more than there is. A driver never shows that.
         most = max(total - spec.reserved_bytes, 0)
         return DeviceMemory(total, min(used, most), spec.reserved_bytes, processes)
 

@@ -153,6 +153,7 @@ class Ring:
             return running(next(filter(None, users))).pid
         if self._rule is SampleRule.LONGEST:
             most = max(shares.values())
+            # Equal parts differ by the few nanoseconds that cannot be divided.
             tied = [life.pid for life, ns in shares.items() if ns >= most - len(shares)]
             return tied[chance % len(tied)]
         left = chance % sum(shares.values())
