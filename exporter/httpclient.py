@@ -119,6 +119,8 @@ class BoundedClient:
         try:
             async with (
                 session,
+                # The query is encoded already. A redirection would take the headers, which may hold
+                # a secret, to whoever it names.
                 session.get(URL(url, encoded=True), allow_redirects=False) as answer,
             ):
                 if answer.status != HTTPStatus.OK:

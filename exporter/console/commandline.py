@@ -55,6 +55,7 @@ class Parser(ArgumentParser):
     program = "mgpu-exporter"
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - argparse's own
+        # Without abbreviations: one would mean another flag once a new one begins like it.
         super().__init__(allow_abbrev=False, formatter_class=_HelpFormat, **options)
 
     def error(self, message: str) -> NoReturn:
@@ -176,6 +177,8 @@ def without_traceback(run: Callable[[], int], program: str = Parser.program) -> 
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    # A shell starts what a script runs beside it with SIGINT ignored. Then Python would not end at
+    # it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return run()

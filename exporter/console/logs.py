@@ -33,6 +33,7 @@ def configure(
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(form, program))
+    # With force the handler before this one is closed, which writes the counts that it holds.
     logging.basicConfig(level=level.upper(), handlers=[Collapsing(handler)], force=True)
     logging.captureWarnings(capture=True)
 

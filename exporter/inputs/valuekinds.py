@@ -61,6 +61,7 @@ class ValueKind(Generic[T_co]):
 
 def _duration(text: str) -> int:
     parts = _DURATION.findall(text)
+    # A search passes over what is no duration: all of the text has to be one.
     if not parts or "".join(amount + unit for amount, unit in parts) != text:
         raise ValueError(text)
     return sum(round(float(amount) * _UNITS[unit]) for amount, unit in parts)

@@ -33,6 +33,7 @@ def _address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
+    # An IPv6 address without brackets: its last part would be taken for the port.
     elif ":" in host:
         raise ValueError(text)
     if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _LAST_PORT:
@@ -44,6 +45,7 @@ def count(low: int, high: int) -> ValueKind[int]:
     """A whole number."""
 
     def read(text: str) -> int:
+        # int() would take 1_000 too, spaces, and the digits of other scripts.
         if not re.fullmatch(r"[0-9]{1,20}", text):
             raise ValueError(text)
         return within(int(text), low, high)

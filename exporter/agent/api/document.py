@@ -41,7 +41,7 @@ def pod(
     context = Context(of, about, age_ns, namespaces)
     context.wanted = name
     # A pod that the client may not see is answered as one that is not there: an answer of its own
-    # would tell that there is a pod of this name.
+    # would say that there is a pod of this name.
     return _made(POD, context) if context.pods else None
 
 

@@ -133,7 +133,7 @@ def _union(kinds: tuple[Any, ...]) -> Reader:
             continue
         if shape in readers and shape != "number":
             raise TypeError(f"two of {kinds} are a JSON {shape}")
-        # Of an integer or a float, which JSON does not tell apart, the one that takes both.
+        # Of an integer or a float, which JSON does not distinguish, the one that takes both.
         readers[shape] = _plain(float) if shape in readers else _reader(kind)
     wanted = " or ".join(readers)
 
@@ -141,8 +141,8 @@ def _union(kinds: tuple[Any, ...]) -> Reader:
         reader = readers.get(_SHAPES[type(data)])
         if reader is None:
             raise CodecError(f"{wanted} expected")
-        # As a source's answer and its failure: a recording has no names of types, so fields tell
-        # them apart.
+        # As a source's answer and its failure: a recording has no names of types, so they
+        # are known by their fields.
         if second and isinstance(data, dict) and second[0] <= data.keys() <= second[1]:
             reader = second[2]
         return reader(data)

@@ -233,8 +233,7 @@ class Pseudonyms(Names):
 
     def table(self, table: PodTable) -> PodTable:
         """Returns the pods under pseudonyms; those of the last table are kept."""
-        # Pods that have not changed are the same object, and so must be what stands for them: else
-        # all of them would be decoded in each cycle.
+        # A source returns the same object while no pod changes: nothing is hashed in such a cycle.
         if table is self._real:
             return self._pseudonymised
         name = self.name

@@ -60,6 +60,7 @@ def _card(section: Section, before: Sequence[DeviceSpec], of: tuple[int, str]) -
         raise section.wrong(keys.MODEL, "the name of a card")
     shown = Device(
         uuid=section.get(keys.UUID) or _uuid(vendor, pci_bus_id, of, len(before)),
+        # The source of Intel's devices numbers them by the N of cardN, the others in their order.
         index=FIRST_INDEX[vendor] + (minor if vendor == "intel" else place),
         vendor=vendor,
         model=section.get(keys.MODEL),

@@ -79,6 +79,7 @@ class Node:
         now = self._now_ns()
         card = self.scenario.devices[device].parent
         for fault in self.scenario.faults:
+            # With a card all of its instances are lost.
             if fault.device in {device, card} and fault.from_ns <= now < fault.to_ns:
                 return fault.state
         return DeviceState.UP

@@ -39,6 +39,8 @@ def pod_name(seed: int, pod: PodSpec, number: int) -> PodName:
     parts_of_id = (seed, "pod", pod.namespace, pod.name, number)
     uid = identity.uuid(*parts_of_id)
     if pod.span.every_ns is None:
+        # The kubelet gives a static pod the hash of its file as UID, and cgroups have that. The API
+        # server gives its mirror another one.
         hashed = identity.digest(*parts_of_id, "manifest")[:32] if pod.static else uid
         return PodName(uid, pod.name, pod.owner_name, hashed)
     job = f"{pod.owner_name or pod.name}-{number}"
@@ -155,6 +157,8 @@ class Population:
                 yield ProcessLife(self._pid(resident, number), start, end, resident, number)
             return
         for home in pod.span.occurrences(resident.pod_key, begin_ns, end_ns):
+            # The times of a process are those of its pod's age: each pod of a job has the same
+            # life.
             since = home.start_ns
             for number, start, end in process.span.occurrences(
                 resident.key, begin_ns - since, min(end_ns, home.end_ns) - since

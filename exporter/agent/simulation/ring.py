@@ -67,6 +67,7 @@ class Ring:
         first = max(newest - DEPTH + 1, self._ended_by(newer_than_us) + 1)
         missing = [n for n in range(first, newest + 1) if n not in self._kept]
         if missing:
+            # Nobody can ask for what the ring does not hold any more.
             self._kept = {n: s for n, s in self._kept.items() if newest - DEPTH < n <= newest}
             self._kept.update(self._taken(missing[0], missing[-1]))
         return [self._kept[n] for n in range(first, newest + 1)]
@@ -121,6 +122,8 @@ class Ring:
         for segment in parts:
             for life, ns in segment.parts():
                 spent[life] = spent.get(life, 0) + ns
+        # Each engine's ring names a process of its own, as a driver's does: who encodes need not be
+        # who computes.
         on_engine = [_weighted(spent, engine) for engine in QUANTITIES]
         is_busy_at_end = bool(parts) and parts[-1].end_ns == end_us * 1000
         return RingSample(

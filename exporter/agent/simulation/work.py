@@ -105,6 +105,8 @@ class Work:
         phase = mix(key) % period if self.phase_ns is None else self.phase_ns
         origin = start - phase
         left = right = begin
+        # By number, not from the last one on: any range can be asked for, and is the same each
+        # time.
         for cycle in range((begin - origin) // period, (stop - 1 - origin) // period + 1):
             at = origin + cycle * period
             offset, length = self._burst(key, cycle, at - start)

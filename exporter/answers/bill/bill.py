@@ -122,6 +122,7 @@ def bill_of(
             continue
         rows += _card_rows(_CardTime(book, span, method), by, priced.hourly, whole, step_s)
     if unpriced:
+        # All of them at once. A bill without their cards would look like a whole one.
         raise Unpriced(sorted(unpriced))
     return Bill(whole.since_s, whole.until_s, method, prices.currency, tuple(rows))
 
@@ -225,6 +226,7 @@ class _CardTime:
         for hour in hours:
             for key, seconds in self.parts.get(hour, {}).items():
                 parts[key] += seconds
+        # By its shortest text: the exact value of a float has digits that nobody measured.
         exact = {key: Decimal(repr(seconds * _MS)) for key, seconds in parts.items()}
         missing = self.length_ms(hours) - sum(exact.values(), Decimal(0))
         if missing > 0:

@@ -207,6 +207,7 @@ class BillReading:
         first_s, since_s = self.remarks.first_s, self.whole.since_s
         if first_s is None:
             return None
+        # All rows would be of no label: that would look like a bill, and be none.
         if self.has_pods and not self.has_label:
             raise NoAnswerError(
                 f"no pod has label_{sanitized(self.key)} in {POD_INFO}: exporters give it the "

@@ -121,6 +121,7 @@ def _hours(milliseconds: int) -> Decimal:
 
 def month(since_s: int, until_s: int) -> tuple[str, str]:
     """The billing period: the months, in UTC, that the range touches."""
+    # A range that ends as a month begins does not touch that month.
     first, last = (datetime.fromtimestamp(at, UTC) for at in (since_s, max(since_s, until_s - 1)))
     after = last.replace(day=1) + timedelta(days=31)
     begin, end = (f"{day:%Y-%m}-01T00:00:00Z" for day in (first, after))
@@ -140,4 +141,5 @@ def as_csv(bill: Bill, issuer: str, account: str) -> str:
 
 
 def _cell(value: object) -> object:
+    # Without an exponent: a spreadsheet may take 1E+3 for a text.
     return cell(value) if isinstance(value, str) else f"{value:f}" if value is not None else None

@@ -83,6 +83,7 @@ def largest_remainder(total: int, weights: Mapping[K, Decimal]) -> dict[K, int]:
         rest = {key: found[key] - value for key, value in exact.items()}  # the largest is the least
         last = sorted(rest.values())[left - 1]
         first = [key for key, value in rest.items() if value < last]
+        # By key: the same bill has the same rows, whatever was read first.
         equal = sorted((key for key, value in rest.items() if value == last), key=str)
         for key in (*first, *equal)[:left]:
             found[key] += 1

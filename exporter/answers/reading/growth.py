@@ -499,6 +499,8 @@ def _growth_to(
     None where nobody saw it grow.
     """
     if last is not None:
+        # ``why`` asks otherwise (``seriescase``): it leaves out resets and gaps, and needs no
+        # steps. One function for both would be longer than the two.
         grown = one.value - last.value
         if grown >= 0:
             return last.at_s, grown

@@ -200,6 +200,7 @@ class Prometheus:
         read = 0
         for one in (one for piece in pieces for one in piece):
             times, values = found.setdefault(tuple(sorted(one.labels.items())), ([], []))
+            # Where a store moves the ends of a range, pieces overlap.
             new = bisect_right(one.times, times[-1]) if times else 0
             times += one.times[new:]
             values += one.values[new:]
@@ -250,6 +251,8 @@ class Prometheus:
             return Cut(f"{error}: {self._less}")
         except NoAnswerError as error:
             why = str(error)
+            # Both have a port and metrics: the address of an exporter is easily given for a
+            # Prometheus'.
             if is_answered(self._http, error, SNAPSHOT, "api_version"):
                 why = (
                     f"{self.address} is an exporter, no Prometheus: give it with --url, or with "

@@ -239,6 +239,8 @@ class _Reader:
     def _read(self) -> None:
         """The last sample of each step, and the one before the range."""
         span, names = self._span, [*self._names, START]
+        # Steps of one length that end on its multiples are one question of a range. The first and
+        # the last step may be shorter, and are asked for alone.
         whole = [
             end_s
             for step, end_s in enumerate(span.ends)
@@ -252,6 +254,7 @@ class _Reader:
             grid, lasting = Grid(whole[0], whole[-1], span.step_s), self._lasting
             self._take_last([one for one in names if one not in lasting], span.step_s, grid)
             self._take_last(lasting, 0, grid)  # without the samples of each step
+        # What stood there as the range began: all growth is counted from it.
         self._take_last(names, 0, span.since_s)
         for one in self._series.values() if self._is_without_cycles else ():
             self._take_for_scrapes(one)

@@ -121,6 +121,7 @@ def _waiting_on(
 
     None if somebody does not say who ran.
     """
+    # It waited, and nobody is named: the group contention is off there.
     if now.waiting.waited_ns and not now.waiting.by_owner:
         return None
     old, new = before.waiting if before is not None else NO_WAITING, now.waiting
@@ -190,6 +191,7 @@ class _Cards:
         used: dict[PodName, float] = defaultdict(float)
         shares: dict[PodName, float] = defaultdict(float)
         for held in self._facts.containers:
+            # Only containers with a share: of the others there is nothing to be over.
             if held.uuid == uuid and not held.ended and held.core_of_limit is not None:
                 used[held.owner.pod_name] += held.average.core or 0.0
                 shares[held.owner.pod_name] += held.allocation.core or 0.0

@@ -185,6 +185,7 @@ def _waiting(case: Case) -> Iterator[Sentence]:
     worst = max(known, key=lambda part: part.waiting or 0.0)
     waiting = worst.waiting or 0.0
     if waiting < NOTEWORTHY:
+        # With nobody beside it, that it did not wait says nothing.
         if any(part.card.others for part in known):
             yield Sentence(Topic.WAITING, "It did not wait for others.")
         return
@@ -197,6 +198,9 @@ def _waiting(case: Case) -> Iterator[Sentence]:
     starved = _is_starved(worst)
     if starved:
         over = worst.card.over
+        # Who ran while it waited, as far as that is recorded; else all who are over their share
+        # there. A node and a Prometheus add up in another order: the last digits must not choose a
+        # name.
         named = [each for each in worst.waiting_on or over if each in over]
         most = sorted(named, key=lambda each: (-round(over[each], 9), each))[:_MAX_NAMES]
         said += "".join(f" {name} is at {over[name]:.0%} of its share." for name in most)
@@ -241,6 +245,9 @@ def _clocks(case: Case) -> Iterator[Sentence]:
         for reason, time in card.throttled.items():
             cause = _HELD_BY.get(reason, reason)
             if time >= HELD_DOWN:
+                # Two of the driver's reasons may be one cause, as heat, and hold at the same time:
+                # the longer one counts. By the way a store makes rates, a time may be a little
+                # above all of it.
                 most = max(time, by_cause[cause].get(card.name, 0.0))
                 by_cause[cause][card.name] = min(1.0, most)
     if not by_cause:
@@ -251,6 +258,7 @@ def _clocks(case: Case) -> Iterator[Sentence]:
         + f" by {cause}"
         for cause, held in order
     )
+    # A board with all its work is at its power limit as a rule: that alone is no alarm.
     unusual = any(cause != _HELD_BY["sw_power_cap"] for cause in by_cause)
     yield Sentence(Topic.CLOCKS, f"Clocks were held down: {said}.", urgent=unusual)
 

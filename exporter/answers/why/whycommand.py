@@ -79,6 +79,7 @@ def answer(asked: Callable[[], Sequence[Case]], arguments: Namespace) -> int:
     except (NoAnswerError, ValueError) as error:
         _warn(arguments, str(error))
         return _NOTHING
+    # Of a workload with many pods few are shown: first those of which something is urgent.
     said = sorted(
         ((case, sentences(case)) for case in cases),
         key=lambda each: not any(one.urgent for one in each[1]),
