@@ -143,6 +143,7 @@ class LocalFeed:
         self._clock = clock
         self._sources = sources
         self._collector: Collector = make_collector(settings, sources, clock)
+        # A simulated node is not the machine that it is shown on.
         name = "" if settings.simulate else node_name(settings.node_name)
         self._about = api.About(name, settings.collection_window_ns)
         self._renderer = Renderer(families_without(settings.metrics_left_out))

@@ -118,6 +118,8 @@ class KubeClient:
                 ),
                 timeout=urllib3.Timeout(connect=connect_s, read=read_timeout_s),
                 preload_content=False,
+                # Who asks decides when to try again: the library would at once, which a busy server
+                # can do without.
                 retries=False,
             ),
         )
@@ -206,6 +208,7 @@ def from_kubeconfig(path: str, context: str = "") -> Load:
                     config_file=filled if os.pathsep in path else path,
                     context=context or None,
                     client_configuration=configuration,
+                    # Else the library writes a new token of the plug-in into the user's file.
                     persist_config=False,
                 )
             user, folder = user_of(files, context)

@@ -151,16 +151,11 @@ def _read(text: str, get: Callable[["_Loader"], T]) -> T:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise _plain(error) from error
-
-
-def _plain(error: yaml.YAMLError) -> YamlError:
-    """PyYAML's five lines in one sentence."""
-    mark = getattr(error, "problem_mark", None)
-    parts = filter(None, (getattr(error, "context", None), getattr(error, "problem", None)))
-    words = ", ".join(parts) or str(error).partition("\n")[0]
-    line, column = (mark.line + 1, mark.column + 1) if isinstance(mark, yaml.Mark) else (0, 0)
-    return YamlError(line, column, " ".join(words.split()))
+        mark = getattr(error, "problem_mark", None)
+        parts = filter(None, (getattr(error, "context", None), getattr(error, "problem", None)))
+        words = ", ".join(parts) or str(error).partition("\n")[0]
+        line, column = (mark.line + 1, mark.column + 1) if isinstance(mark, yaml.Mark) else (0, 0)
+        raise YamlError(line, column, " ".join(words.split())) from error
 
 
 class _Loader(yaml.SafeLoader):

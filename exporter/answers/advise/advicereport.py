@@ -36,7 +36,19 @@ def written_as(
 ) -> str:
     """The advice in one of ``FORMATS``; a table in at most ``width`` columns, if that is given."""
     if form == "table":
-        return _table(found, since_s, until_s, width)
+        lines = [_HEAD, *(_line(*one) for one in found.advice)]
+        rows = _rows(lines)
+        if width is not None and max(map(len, rows)) > width:
+            rows = _narrow(lines, width)
+        body = "\n".join(rows)
+        advice = [one for _, one in found.advice]
+        reasons = sorted({one.outcome.reason for one in advice if one.outcome.reason})
+        notes = "".join(f"{reason}: {_WORDS[reason]}\n" for reason in reasons)
+        span = f"{written(since_s)} to {written(until_s)}"
+        if found.first_s - since_s > _SOON_S:
+            span += f", of which nothing is known before {written(int(found.first_s))}"
+        said = wrapped(f"{_freed(advice)}{notes}{_unknown_steps(advice)}", width)
+        return f"{wrapped(span, width)}\n\n{body}\n\n{said}"
     document = {
         "since": written(since_s),
         "until": written(until_s),
@@ -67,22 +79,6 @@ def _record(workload: Workload, advice: Advice) -> dict[str, Any]:
         "confidence": round(advice.confidence, 2),
         "observed_ratio": round(advice.observed_ratio, 4),
     }
-
-
-def _table(found: Found, since_s: int, until_s: int, width: int | None) -> str:
-    lines = [_HEAD, *(_line(*one) for one in found.advice)]
-    rows = _rows(lines)
-    if width is not None and max(map(len, rows)) > width:
-        rows = _narrow(lines, width)
-    body = "\n".join(rows)
-    advice = [one for _, one in found.advice]
-    reasons = sorted({one.outcome.reason for one in advice if one.outcome.reason})
-    notes = "".join(f"{reason}: {_WORDS[reason]}\n" for reason in reasons)
-    span = f"{written(since_s)} to {written(until_s)}"
-    if found.first_s - since_s > _SOON_S:
-        span += f", of which nothing is known before {written(int(found.first_s))}"
-    said = wrapped(f"{_freed(advice)}{notes}{_unknown_steps(advice)}", width)
-    return f"{wrapped(span, width)}\n\n{body}\n\n{said}"
 
 
 def _rows(lines: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:

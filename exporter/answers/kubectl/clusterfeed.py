@@ -85,7 +85,17 @@ class FleetFeed:
             NoAnswerError: none answers.
 
         """
-        self._find_again()
+        # Where one does not answer, another pod may be in its place. To look for that is a list of
+        # pods, so it is done from time to time, and not each second.
+        now_ns = self._clock.monotonic_ns()
+        failed = (e for e in self._errors.values() if e.status != HTTPStatus.FORBIDDEN)
+        if any(failed) and now_ns - self._found_ns >= _FOUND_NS:
+            self._found_ns = now_ns
+            with suppress(NoAnswerError):
+                self._exporters = self._find()
+            for known in (self._feeds, self._kept, self._errors, self._turns):
+                for gone in known.keys() - set(self._exporters):
+                    del known[gone]
         if len(self._exporters) > FEW_NODES:
             return self._read_fleet()
         return self._result(self._answers(self._exporters, self._all_of))
@@ -173,21 +183,6 @@ class FleetFeed:
         return FeedResult(nodes, tuple(troubles), self._namespace, fleet)
 
     # --- exporters ---
-
-    def _find_again(self) -> None:
-        """Looks for exporters again, where one did not answer.
-
-        Looking for it is a list of pods, so it is done from time to time, and not each second.
-        """
-        now_ns = self._clock.monotonic_ns()
-        failed = (e for e in self._errors.values() if e.status != HTTPStatus.FORBIDDEN)
-        if any(failed) and now_ns - self._found_ns >= _FOUND_NS:
-            self._found_ns = now_ns
-            with suppress(NoAnswerError):
-                self._exporters = self._find()
-            for known in (self._feeds, self._kept, self._errors, self._turns):
-                for gone in known.keys() - set(self._exporters):
-                    del known[gone]
 
     def _some_at_once(
         self, read: Callable[[RemoteFeed, Exporter], T]

@@ -57,6 +57,7 @@ def add_arguments(
 ) -> None:
     """Adds the flags of a command that can read another machine, but those that it cannot use."""
     group = parser.add_argument_group("another machine")
+    # The arguments have these names all the same: who reads them need not know the command.
     parser.set_defaults(**dict.fromkeys(without))
     for name, (variable, about) in (FLAGS | (PROMETHEUS_FLAGS if prometheus else {})).items():
         if name in without:

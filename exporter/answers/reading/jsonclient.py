@@ -157,6 +157,7 @@ class HttpClient(BoundedClient):
                 return (
                     f"asks whose series it shall look at: --header 'X-Scope-OrgID: TENANT' ({own})"
                 )
+            # A proxy may answer with a page of HTML, which says nothing in a terminal.
             says = f"; it says: {own}" if own and own[0] != "<" else ""
             if status == HTTPStatus.FORBIDDEN:
                 return (

@@ -239,8 +239,7 @@ class _Reader:
     def _read(self) -> None:
         """The last sample of each step, and the one before the range."""
         span, names = self._span, [*self._names, START]
-        # Steps of one length that end on its multiples are one question of a range. The first and
-        # the last step may be shorter, and are asked for alone.
+        # Steps of one length are one question. The first and the last may be shorter.
         whole = [
             end_s
             for step, end_s in enumerate(span.ends)

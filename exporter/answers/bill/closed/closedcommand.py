@@ -129,6 +129,7 @@ def _close(arguments: Namespace, place: Place) -> int:
             try:
                 closing.close(day_s)
                 tried.append((day_s, ""))
+            # A day that cannot be closed keeps no other one open.
             except (NoAnswerError, PlaceError, ValueError) as error:
                 tried.append((day_s, stored.said(error)))
     status = _OK
@@ -160,6 +161,8 @@ class _Closing:
         records = records_of(self._place, day_s)
         mine = [one for one in records if one.of == self._of]
         for one in mine:
+            # Of two divisions a node may be in two parts, or in none: it would be billed twice, or
+            # never.
             if one.shard.of != self._shard.of:
                 raise ValueError(f"it is closed by shards of {one.shard.of}, as {one.path} says")
         for path in strays(self._place, day_s, records):

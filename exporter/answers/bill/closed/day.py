@@ -36,6 +36,8 @@ class Shard(NamedTuple):
 
     def has(self, node: str) -> bool:
         """Whether a node is of this part."""
+        # Python's own hash is another one in each process: two shards could both have a node, or
+        # none.
         found = int.from_bytes(sha256(node.encode()).digest()[:8])
         return found % self.of == self.number - 1
 
@@ -197,6 +199,8 @@ def files_of(
 def put(place: Place, record: Record, files: Mapping[str, bytes], before: Record | None) -> None:
     """Writes a shard's day. Until its record is there again, the day is open."""
     if before is not None:
+        # The record goes first and comes last: who reads meanwhile finds an open day, not half of a
+        # closed one.
         place.remove(before.path)
         for path in before.files.keys() - files.keys():
             place.remove(path)

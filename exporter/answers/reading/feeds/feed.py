@@ -282,6 +282,7 @@ def totals_of_pods(devices: Sequence[DeviceEntry]) -> Totals:
         lost=len(used) - len(read),
         core=sum_of_all([each.core for each in figures]),
         memory=sum_of_all([each.memory_bytes for each in figures]),
+        # Use without an owner is of no namespace.
         unattributed=None,
     )
 

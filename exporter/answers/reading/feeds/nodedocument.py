@@ -103,6 +103,7 @@ def _owned(document: Json) -> Iterator[_Part]:
 def _unattributed(document: Json) -> Iterator[tuple[Unattributed, str, Json]]:
     for device in items(document, "devices"):
         for part in items(device, "unattributed"):
+            # A newer exporter may have a reason that is not known here: its part is left out.
             for reason in Unattributed:
                 if reason == text(part, "reason"):
                     yield reason, text(device, "uuid"), part

@@ -180,12 +180,17 @@ def _summed(line: Line, entry: PodEntry) -> Line:
     holdings = [held for held in entry.holdings if not held.ended]
     reasons = {quantity: why for held in holdings for quantity, why in held.unmeasured.items()}
     core, memory = _figures(entry.figures, reasons, ended=line.ended)
+    pasts = [child.past for child in live if child.past]
+    # Series end at the same time. One adds nothing before its first point.
+    length = max(map(len, pasts), default=0)
+    filled = [(0.0,) * (length - len(past)) + tuple(past) for past in pasts]
+    points = zip(*filled, strict=True)
     return replace(
         line,
         core=core,
         memory=memory,
         engines=(sums[0], sums[1], sums[2]) if sums else (None, None, None),
-        past=_past_sum([child.past for child in live if child.past]),
+        past=tuple(None if None in point else sum(v or 0.0 for v in point) for point in points),
         details=(
             *(fact for held in entry.unplaced for fact in details.of_allocation(held)),
             *line.details,
@@ -273,14 +278,6 @@ def _processes(
             )
         )
     return tuple(lines)
-
-
-def _past_sum(pasts: list[Past]) -> Past:
-    """The sum of series that end at the same time. A series adds nothing before its first point."""
-    length = max(map(len, pasts), default=0)
-    filled = [(0.0,) * (length - len(past)) + tuple(past) for past in pasts]
-    points = zip(*filled, strict=True)
-    return tuple(None if None in point else sum(v or 0.0 for v in point) for point in points)
 
 
 def _figures(of: Figures, reasons: Reasons, *, ended: bool) -> tuple[Figure, Figure]:

@@ -220,6 +220,8 @@ class PrometheusFeed:
 
         found = [one for some in self._families.ask(names, ask) for one in some]
         if self._namespace:
+            # A viewer of one namespace sees no cards that none of its pods is on, also where the
+            # store would show them.
             found = [one for one in found if label(one.labels, "uuid") in known]
         return found + self._ask(self._prometheus.selector(_EXPORTER, *self._chosen))
 

@@ -157,6 +157,7 @@ def facts_from(found: Iterable[FamilySeries]) -> Facts:
             labels = tuple(series.labels.get(name, "") for name in LEVELS[family.level])
             own = tuple(series.labels.get(name, "") for name in family.labels)
             values = levels[family.level].setdefault(labels, _Values(family.level))
+            # A store may answer anything: no node has a number beyond this.
             if abs(series.value) <= MAX_NUMBER:
                 values.add(family.name, own, float(series.value * family.divisor))
     return Facts(

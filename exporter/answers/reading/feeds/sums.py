@@ -92,9 +92,20 @@ class FleetSums:
         found = self._found(look.needle) if look.needle else None
         namespaces, remark = ((), "") if self._namespace else self._namespaces(look, found)
         rows = self._rows(self._totals(), "")
+        figures = self._of_nodes()
+        # A node without the figure stands behind all others, and is not left out.
+        key = f"({figures[_key(look)]} or 0 * group by ({_NODE}) ({self._there()}))"
+        if found is not None:
+            key = f"({key} and on (cluster, instance) ({found.nodes}))"
+        largest = f"topk({look.rows}, {key})"
+        if found is not None:
+            largest = f"({largest} or {found.most})"
+        # A lost card uses nothing: its node would be among the first to fall out of the list.
+        elif "lost" in figures:
+            largest = f"({largest} or topk({MOST_LOST}, {figures['lost']}))"
         return FleetFigures(
             totals=rows[0] if rows else Sums({}),
-            nodes=self._nodes(look, found),
+            nodes=self._rows(figures, largest),
             namespaces=namespaces,
             pods=dict(self._opened(look, namespaces)),
             found=self._rows({"pods": found.most}, "") if found else (),
@@ -106,6 +117,7 @@ class FleetSums:
     # --- expressions ---
 
     def _cards(self, family: str, *matchers: str) -> str:
+        # Two jobs, or two replicas, may scrape one exporter: it counts once.
         return f"max by ({_CARD}) ({self._prometheus.selector([family], *matchers)})"
 
     def _pods(self, family: str, *matchers: str, by: str = _NAMED) -> str:
@@ -165,18 +177,6 @@ class FleetSums:
         }
 
     # --- questions ---
-
-    def _nodes(self, look: Look, found: _Filtered | None) -> tuple[Sums, ...]:
-        figures = self._of_nodes()
-        key = f"({figures[_key(look)]} or 0 * group by ({_NODE}) ({self._there()}))"
-        if found is not None:
-            key = f"({key} and on (cluster, instance) ({found.nodes}))"
-        largest = f"topk({look.rows}, {key})"
-        if found is not None:
-            largest = f"({largest} or {found.most})"
-        elif "lost" in figures:
-            largest = f"({largest} or topk({MOST_LOST}, {figures['lost']}))"
-        return self._rows(figures, largest)
 
     def _namespaces(self, look: Look, found: _Filtered | None) -> tuple[tuple[Sums, ...], str]:
         most = look.rows if look.all else max(look.rows // 3, _LEAST_NAMESPACES)
@@ -248,6 +248,7 @@ class FleetSums:
 
     def _rows(self, figures: Mapping[str, str], largest: str) -> tuple[Sums, ...]:
         """The figures of what an expression chooses, the largest first; of all in one answer."""
+        # In one answer, so that all figures of a row are of one moment.
         named = (f'label_replace({of}, "figure", "{name}", "", "")' for name, of in figures.items())
         asked = " or ".join(named)
         if largest:
