@@ -114,27 +114,21 @@ class ProcessOwners:
         """The holders of a device's memory; if nobody is listed, those that are charged."""
         if memory is None:
             return Holders({}, None)
-        charged = self._charged(memory)
-        if memory.processes is None:
-            return Holders(share_memory(memory, {}, charged) if charged else {}, None)
-        residents = residents_of(memory.processes, self.owners)
-        return Holders(share_memory(memory, self.owners, charged), residents)
-
-    def _charged(self, memory: DeviceMemory) -> dict[Owner, CgroupMemory]:
-        """The charges by owner. One with several cgroups, as a job's steps, has their sum.
-
-        Its limits are those of the first, which is the outermost.
-        """
-        found: dict[Owner, CgroupMemory] = {}
+        # An owner with several cgroups, as a job with steps, has the sum of their charges. Its limits
+        # are those of the first, which is the outermost.
+        charged: dict[Owner, CgroupMemory] = {}
         for identity, cgroup in memory.charges:
             owner = self.charged.get(identity, Unattributed.UNKNOWN_CGROUP)
             if isinstance(owner, Unattributed):
                 continue
-            first = found.setdefault(owner, cgroup)
+            first = charged.setdefault(owner, cgroup)
             if first is not cgroup:
                 both = (first.charged_bytes or 0) + (cgroup.charged_bytes or 0)
-                found[owner] = first._replace(charged_bytes=both)
-        return found
+                charged[owner] = first._replace(charged_bytes=both)
+        if memory.processes is None:
+            return Holders(share_memory(memory, {}, charged) if charged else {}, None)
+        residents = residents_of(memory.processes, self.owners)
+        return Holders(share_memory(memory, self.owners, charged), residents)
 
 
 def owners_of(

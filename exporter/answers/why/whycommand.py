@@ -125,7 +125,20 @@ def _cases(arguments: Namespace, node: OwnNode | None) -> Sequence[Case]:
     if isinstance(far, RemoteFeed):
         return cases_of_exporter(far, (namespace, pod), watched_ns(arguments), view)
     if far is None:
-        return _near(here(node), arguments, (namespace, pod), view)
+        feed = here(node).open()
+        try:
+            feed.read()  # the first cycle has been done
+            first = feed.snapshot
+            before, version = _moment(first), first.version
+            owners = _owners(before, (namespace, pod), view, "this node")
+            window_ns = feed.window_ns
+            watch(watched_ns(arguments) or window_ns)
+            feed.read(after=version)  # a cycle that is late, or an interval longer than --since
+            now = _moment(feed.snapshot)
+        finally:
+            feed.close()
+        window_s = min(window_ns, max(now.at_ns - before.at_ns, SECOND_NS)) / SECOND_NS
+        return _of_moments(before, now, owners, window_s, view, "this node")
     asks = far_prometheus(arguments, namespace=view)
     since_s, until_s = _range(arguments, asks.now() or time.time())
 
@@ -229,23 +242,6 @@ def cases_of_exporter(
     if now.is_stale:
         raise NoAnswerError(f"{feed.name} has measured nothing for a while; its log says why")
     return _of_moments(before, now, owners, now.window_s, view, feed.name)
-
-
-def _near(node: OwnNode, arguments: Namespace, wanted: PodName, view: str) -> Sequence[Case]:
-    feed = node.open()
-    try:
-        feed.read()  # the first cycle has been done
-        first = feed.snapshot
-        before, version = _moment(first), first.version
-        owners = _owners(before, wanted, view, "this node")
-        window_ns = feed.window_ns
-        watch(watched_ns(arguments) or window_ns)
-        feed.read(after=version)  # a cycle that is late, or an interval longer than --since
-        now = _moment(feed.snapshot)
-    finally:
-        feed.close()
-    window_s = min(window_ns, max(now.at_ns - before.at_ns, SECOND_NS)) / SECOND_NS
-    return _of_moments(before, now, owners, window_s, view, "this node")
 
 
 def _owners(

@@ -242,6 +242,13 @@ def _device(
         model = f"Intel {_INTEL_NAMES[device_id]}"
     if not model and None not in {vendor_id, device_id}:
         model = f"{vendor_id:04x}:{device_id:04x}"
+    # Beside its own memory it can have some of its host's (GTT), however much it may no more than
+    # ``host``. Of a device without any, and of a driver that reports none, it is not known.
+    total = max((reads.number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
+    if total:
+        total += min(reads.number(f"{card}/device/mem_info_gtt_total") or 0, host)
+    tiles = [name for name in reads.names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
+    of_tiles = (reads.number(f"{card}/device/{t}/physical_vram_size_bytes") or 0 for t in tiles)
     return Device(
         uuid=f"DRM-{pci or place}",
         index=(FIRST_INDEX.get(vendor) or _FIRST_OF_OTHERS) + number_of,  # NVML's begin at 0
@@ -250,21 +257,8 @@ def _device(
         minor=number_of,
         pci_bus_id=pci,
         driver_version=label(f"{driver} {kernel}".strip()),
-        memory_bytes=_memory(card, host, reads),
+        memory_bytes=total or sum(of_tiles) or None,
     )
-
-
-def _memory(card: str, host: int, reads: NotedReads) -> int | None:
-    """Bytes of the device's memory; None if it has none, or its driver does not report it.
-
-    ``host``: how much of its host's it can have beside its own, however much it may (GTT).
-    """
-    total = max((reads.number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
-    if total:
-        total += min(reads.number(f"{card}/device/mem_info_gtt_total") or 0, host)
-    tiles = [name for name in reads.names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
-    of_tiles = (reads.number(f"{card}/device/{t}/physical_vram_size_bytes") or 0 for t in tiles)
-    return total or sum(of_tiles) or None
 
 
 def is_apu(folder: str | Path, reads: NotedReads) -> bool:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -216,7 +216,12 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
             self._devices[uuid] = device
         listed = frozenset(self._devices)
         for uuid, device in before.items():
-            why = self._why_missing(device.device.parent_uuid, listed)
+            # A device that is not listed may be there all the same: what cannot be opened has no
+            # UUID, and its number may have been another's before. So it may be any board that is
+            # missing, or any instance of its board.
+            among = device.device.parent_uuid if device.device.parent_uuid in listed else ""
+            reasons = (why for at, why in self._unreadable.items() if at.parent_uuid == among)
+            why = next(reasons, "")
             if why:
                 self._devices[uuid] = device
             if uuid in busy:
@@ -227,16 +232,6 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
                 device.mark_lost(why)  # its handle is void; otherwise a read finds out
         boards = {f.device.uuid: f.handle for f in devices if not f.device.parent_uuid}
         self._xids.watch(library, None if XID in self._demand.disabled else boards)
-
-    def _why_missing(self, parent_uuid: str, listed: Collection[str]) -> str:
-        """Why a device that is not listed may be there all the same; "" if it is not.
-
-        What cannot be opened has no UUID, and its number may have been another's before. So it
-        may be any board that is missing, or any instance of its board.
-        """
-        among = parent_uuid if parent_uuid in listed else ""
-        reasons = (why for at, why in self._unreadable.items() if at.parent_uuid == among)
-        return next(reasons, "")
 
     def _new(self, library: Library, found: DeviceHandle) -> NvmlDevice:
         known = self._departed.pop(found.device.uuid, None)
