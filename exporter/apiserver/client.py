@@ -118,8 +118,7 @@ class KubeClient:
                 ),
                 timeout=urllib3.Timeout(connect=connect_s, read=read_timeout_s),
                 preload_content=False,
-                # Who asks decides when to try again: the library would at once, which a busy server
-                # can do without.
+                # Who asks decides when to try again: at once is too soon for a busy server.
                 retries=False,
             ),
         )

@@ -171,7 +171,17 @@ def waiting_marks(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey, Mark]
     # On a device that is not full nobody has to wait: who seems to is pausing.
     if device.facts is None or (device.facts.average.core or 0) < FULL:
         return {}
-    runners = _runners(device)
+    # All that may have run on it. None: what the reader may not see, as one sum.
+    runners: dict[ContainerKey | GroupKey | None, _Runner] = {
+        held.owner: _Runner("/".join(held.owner.pod_name), held.average.core or 0.0)
+        for held in _containers(device)
+    }
+    for group in device.groups:
+        info, owner, average = group.holding.info, group.holding.owner, group.holding.average
+        name = (info.name if info else "") or owner.group
+        runners[owner] = _Runner(f"{owner.kind} {name}", average.core or 0.0)
+    if device.others is not None and device.others.core:
+        runners[None] = _Runner("others", device.others.core)
     found: dict[ContainerKey | GroupKey, Mark] = {}
     waited_for: dict[ContainerKey | GroupKey, list[str]] = {}
     for held in _containers(device):
@@ -191,21 +201,6 @@ def waiting_marks(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey, Mark]
         if culprit not in found:
             more = f" and {len(victims) - 1} more" if victims[1:] else ""
             found[culprit] = Mark(MarkKind.CROWDS, f"waiting most for it: {victims[0]}{more}")
-    return found
-
-
-def _runners(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey | None, _Runner]:
-    """All that may have run on a device. None: what the reader may not see, as one sum."""
-    found: dict[ContainerKey | GroupKey | None, _Runner] = {
-        held.owner: _Runner("/".join(held.owner.pod_name), held.average.core or 0.0)
-        for held in _containers(device)
-    }
-    for group in device.groups:
-        held = group.holding
-        name = (held.info.name if held.info else "") or held.owner.group
-        found[held.owner] = _Runner(f"{held.owner.kind} {name}", held.average.core or 0.0)
-    if device.others is not None and device.others.core:
-        found[None] = _Runner("others", device.others.core)
     return found
 
 

@@ -114,8 +114,8 @@ class ProcessOwners:
         """The holders of a device's memory; if nobody is listed, those that are charged."""
         if memory is None:
             return Holders({}, None)
-        # An owner with several cgroups, as a job with steps, has the sum of their charges. Its limits
-        # are those of the first, which is the outermost.
+        # An owner with several cgroups, as a job with steps, has the sum of their charges. Its
+        # limits are those of the first, which is the outermost.
         charged: dict[Owner, CgroupMemory] = {}
         for identity, cgroup in memory.charges:
             owner = self.charged.get(identity, Unattributed.UNKNOWN_CGROUP)

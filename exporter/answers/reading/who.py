@@ -159,7 +159,10 @@ class Who:
         """The time of a card, in parts of which each has one node, model and set of labels."""
         parts: list[CardPart] = []
         for one in presences:
-            infos = self._infos_of(uuid, one)
+            # Which model was shown when: by the targets that showed the card then, or by any.
+            many = self._infos.get(uuid, [])
+            mine = [of for of in many if not set(one.targets).isdisjoint(of.targets)] or many
+            infos = [(at, label(of.labels, "model")) for of in mine for at in of.times]
             target = dict(one.targets[-1])
             node = node_of(target)
             model_of, of_node = Bearers(infos), self._nodes.of(node, target)
@@ -176,13 +179,6 @@ class Who:
                 facts = CardFacts(uuid, node, model, known, target.get("cluster", ""))
                 parts.append(CardPart(begin_s, end_s, min(begin_s, one.began_s), facts))
         return parts
-
-    def _infos_of(self, uuid: str, presence: Presence) -> list[tuple[float, str]]:
-        """When which model was shown, by the targets of a presence, or by any."""
-        many = self._infos.get(uuid, [])
-        shown = set(presence.targets)
-        mine = [one for one in many if not shown.isdisjoint(one.targets)] or many
-        return [(at, label(one.labels, "model")) for one in mine for at in one.times]
 
 
 def _owner(labels: Labels) -> Owner:

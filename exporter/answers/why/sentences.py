@@ -245,9 +245,8 @@ def _clocks(case: Case) -> Iterator[Sentence]:
         for reason, time in card.throttled.items():
             cause = _HELD_BY.get(reason, reason)
             if time >= HELD_DOWN:
-                # Two of the driver's reasons may be one cause, as heat, and hold at the same time:
-                # the longer one counts. By the way a store makes rates, a time may be a little
-                # above all of it.
+                # Two of its reasons may be one cause, as heat, and hold at once: the longer one
+                # counts. As stores make rates, it may be a little above all of the time.
                 most = max(time, by_cause[cause].get(card.name, 0.0))
                 by_cause[cause][card.name] = min(1.0, most)
     if not by_cause:

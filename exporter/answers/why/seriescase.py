@@ -402,9 +402,8 @@ class SeriesCase:
 
 
 def _growth(one: Series, since_s: float) -> _Growth:
-    # What a counter grew by is asked for otherwise in a bill (``growth``), which knows the lives of
-    # exporters, counts on behind a reset and in gaps, and divides by step. Here both are time that
-    # nobody observed: one function for both would be longer than the two.
+    # A bill asks otherwise (``growth``): by lives and steps, and it counts on behind a reset and in
+    # a gap, which are time that nobody observed here. One function for both would be longer.
     amount, observed_s, whole_s = 0.0, 0.0, one.samples[0][0]
     # Where it is scraped more seldom than usual, twice the usual time is no gap.
     usual_s = min((at - before for (before, _), (at, _) in pairwise(one.samples)), default=0.0)

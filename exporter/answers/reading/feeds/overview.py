@@ -212,7 +212,19 @@ def rows(lines: Sequence[Line], arrangement: Arrangement, height: int = 0) -> li
 
 
 def _rows(lines: Sequence[Line], arrangement: Arrangement, depth: int) -> Iterator[ShownLine]:
-    for line in _sorted(lines, arrangement, by_index=depth == 0):
+    # Lines without the value come last, in both directions. Devices are in that of their index.
+    largest_first = (arrangement.by in _LARGEST_FIRST) != arrangement.reverse
+    value = _VALUES[arrangement.by]
+    owners = [line for line in lines if line.kind not in _LAST]
+    if depth:
+        owners.sort(key=lambda line: line.name)
+    if arrangement.by is SortKey.NAME:
+        known, unknown = owners[:: -1 if arrangement.reverse else 1], []
+    else:
+        known = [line for line in owners if value(line) is not None]
+        unknown = [line for line in owners if value(line) is None]
+        known.sort(key=lambda line: ranked(value(line) or 0.0), reverse=largest_first)
+    for line in [*known, *unknown, *(line for line in lines if line.kind in _LAST)]:
         shut = _is_shut(line, arrangement)
         yield ShownLine(line, depth, hidden=shut and bool(line.children or line.unread))
         if not shut:
@@ -279,24 +291,6 @@ def _matching(line: Line, needle: str) -> Line | None:
         return line
     below = tuple(one for child in line.children if (one := _matching(child, needle)) is not None)
     return replace(line, children=below) if below else None
-
-
-def _sorted(
-    lines: Sequence[Line], arrangement: Arrangement, *, by_index: bool = False
-) -> list[Line]:
-    """The lines in order. Lines without the value come last, in both directions."""
-    largest_first = (arrangement.by in _LARGEST_FIRST) != arrangement.reverse
-    value = _VALUES[arrangement.by]
-    owners = [line for line in lines if line.kind not in _LAST]
-    if not by_index:
-        owners.sort(key=lambda line: line.name)
-    if arrangement.by is SortKey.NAME:
-        known, unknown = owners[:: -1 if arrangement.reverse else 1], []
-    else:
-        known = [line for line in owners if value(line) is not None]
-        unknown = [line for line in owners if value(line) is None]
-        known.sort(key=lambda line: ranked(value(line) or 0.0), reverse=largest_first)
-    return [*known, *unknown, *(line for line in lines if line.kind in _LAST)]
 
 
 def ranked(value: float) -> float:
