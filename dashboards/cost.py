@@ -35,7 +35,7 @@ BY_NAMESPACE = "cluster, $namespace_label"
 KWH = f"increase(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__range]) / {JOULES_PER_KWH}"
 BOARD = f"mgpu_device_energy_joules_total{{{NODE}}}"
 BOARD_IDLE = f"mgpu_device_idle_energy_joules_total{{{NODE}}}"
-NOBODYS = f"mgpu_device_unattributed_energy_joules_total{{{NODE}}}"
+NOBODYS = f"reason_instance:mgpu_unattributed_energy_joules:sum_rate5m{{{NODE}}}"
 POD_IDLE = f"mgpu_pod_allocated_idle_core_seconds_total{{{NAMESPACE}}}"
 POD_INFO = f"mgpu_pod_info{{{NAMESPACE}}}"
 
@@ -294,7 +294,7 @@ def _power() -> Panel:
         "the sum is what the boards draw.",
         {
             "{{$namespace_label}}": _sum(BY_NAMESPACE, power),
-            "nobody: {{reason}}": f"sum by (reason) (rate({NOBODYS}[$__rate_interval]))",
+            "nobody: {{reason}}": _sum("reason", NOBODYS),
         },
         "watt",
         stacked=True,

@@ -23,6 +23,7 @@ from dashboards.tables import Column, bar, colored, table
 EVENTS = events()
 
 NODES = "{{instance}}"
+MOST_CARDS = 20  # lines of a chart
 
 
 def _of(family: str) -> str:
@@ -124,7 +125,11 @@ def _states() -> list[Panel]:
 def _seen() -> list[Panel]:
     core = f"mgpu_device_unattributed_core_seconds_total{{{NODE}}}"
     busy = f"mgpu_device_busy_seconds_total{{{NODE}}}"
-    unobserved = _rate(f"mgpu_device_unobserved_seconds_total{{{NODE}}}")
+    unobserved = f"mgpu_device_unobserved_seconds_total{{{NODE}}}"
+    of_cards = f"max by (cluster, instance, gpu) ({_rate(unobserved)})"
+    # By two looks: all samples of all cards would be read for each point.
+    grown = f"{unobserved} @ end() - {unobserved} @ start() or {unobserved} @ end()"
+    most = f"topk({MOST_CARDS}, max by (cluster, instance, gpu) ({grown}))"
     of_node = f"on (cluster, instance) group_left () sum by (cluster, instance) ({_rate(busy)})"
     return [
         table(
@@ -188,9 +193,13 @@ def _seen() -> list[Panel]:
         ),
         series(
             "Unobserved",
-            "Share of the time whose samples the driver had dropped before they were read; of a "
-            "divided card, that of the part where it is highest.",
-            {"{{instance}} GPU {{gpu}}": f"max by (cluster, instance, gpu) ({unobserved})"},
+            "Share of the time whose samples the driver had dropped before they were read: of the "
+            f"{MOST_CARDS} cards where it is highest, and of all. Of a divided card, that of its "
+            "part where it is highest.",
+            {
+                "{{instance}} GPU {{gpu}}": f"{of_cards} and {most}",
+                "all, on average": f"avg({of_cards})",
+            },
             "percentunit",
             colors={".": BAD},
             width=8,

@@ -302,8 +302,10 @@ def timeline(
 def _instead(exprs: Iterable[str], known: str, none: str) -> Mapping[str, str]:
     """What a timeline shows while none of its queries finds anything, by the names of the lines."""
     found = " or on () ".join(f"count({expr})" for expr in exprs)
-    # Of the whole range: in an exporter's first hour a grey row would stay beside the others.
-    nothing = {NOT_KNOWN: f"vector({UNKNOWN}) unless on () count({in_range(known)})"}
+    # Of the range's ends, too: in an exporter's first hour a grey row would stay beside the others.
+    # All samples of the range would be read for each point.
+    ever = " or on () ".join(f"count({known}{when})" for when in ("", " @ start()", " @ end()"))
+    nothing = {NOT_KNOWN: f"vector({UNKNOWN}) unless on () ({ever})"}
     if none:
         nothing[none] = f"({NONE} + 0 * count({known})) unless on () ({found})"
     return nothing
