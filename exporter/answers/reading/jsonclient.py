@@ -8,7 +8,7 @@ import errno
 import json
 import math
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -46,14 +46,11 @@ def _found(said: object, depth: int) -> str:
     """The words of a value: its own, or what stands under the best of its names."""
     if isinstance(said, str):
         return said
-    if not depth:
-        return ""
-    if isinstance(said, list):
-        return next(filter(None, (_found(one, depth - 1) for one in said)), "")
-    if not isinstance(said, dict):
-        return ""
-    named = {name.lower(): value for name, value in said.items()}
-    return next(filter(None, (_found(named.get(name), depth - 1) for name in _WORDS)), "")
+    parts: Iterable[object] = said if isinstance(said, list) and depth else ()
+    if isinstance(said, dict) and depth:
+        named = {name.lower(): value for name, value in said.items()}
+        parts = map(named.get, _WORDS)
+    return next(filter(None, (_found(one, depth - 1) for one in parts)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +164,8 @@ class HttpClient(BoundedClient):
                 )
             if self._shown:
                 return f"refuses {self._shown}{says}"
-            return (
-                f"asks for a user and a password, or a token, and none was given (see --help){says}"
-            )
+            wants = "asks for a user and a password, or a token, and none was given (see --help)"
+            return wants + says
         if 300 <= status < 400:  # noqa: PLR2004 - redirections
             return "redirects; give the address that it redirects to"
         return _REFUSALS.get(status) or own
@@ -221,9 +217,8 @@ def _checked(url: str) -> str:
 
 def _context(credentials: Credentials, *, is_tunnel: bool) -> ssl.SSLContext:
     try:
-        for path in filter(
-            None, (credentials.ca_file, credentials.cert_file, credentials.key_file)
-        ):
+        files = credentials.ca_file, credentials.cert_file, credentials.key_file
+        for path in filter(None, files):
             opened(path).close()  # the library would wait for a pipe's writer
         context = ssl.create_default_context(cafile=credentials.ca_file or None)
         if credentials.cert_file:

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from itertools import product
 from math import inf, isfinite
 from operator import lt
+from threading import Event
 from typing import Any, NamedTuple, TypeGuard
 
 from exporter.answers.reading.answer import Absent, Answer, Cut, Failed, Refused, Whole
@@ -26,6 +27,7 @@ MAX_SAMPLES = 400_000  # of an answer, about 12 MB: longer ranges are asked in p
 MAX_SERIES = 50_000  # of an answer
 MAX_NUMBER = 1e18  # in base units, such as bytes: what is larger is no figure of a node
 MAX_JOINED = 4_000_000  # samples of several answers that are kept together
+AGAIN_S = (1.0, 2.0, 4.0, 8.0)  # until a store that its users keep busy is asked again
 
 _LABELS = 16  # a series' labels are as long as so many of its samples
 _LONGEST_LABEL = 8192
@@ -87,7 +89,6 @@ class Prometheus:
     ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter. With
     ``all_stores``, a server of several stores answers only if all of them do. ``targets``: which
     targets are trusted as exporters, by patterns of their labels; without any, all with our series.
-    ``less`` says how whoever asks can ask of less.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Prometheus:
         self._always |= _ALL_STORES if all_stores else {}
         self._needs_all = all_stores
         self._missing = ""
+        self._interrupted = Event()
 
     @property
     def address(self) -> str:
@@ -120,6 +122,7 @@ class Prometheus:
 
     def interrupt(self) -> None:
         """End the questions that other threads ask, and refuse all later ones."""
+        self._interrupted.set()
         self._http.interrupt()
 
     def now(self) -> float | None:
@@ -136,10 +139,9 @@ class Prometheus:
         places = [one for name, one in self._places if name not in OF_SCRAPES]
         return f"{{{','.join([named(names), *matchers, *places])}}}"
 
-    def either(self, names: Iterable[str], *matchers: str, **own: str) -> str:
+    def either(self, names: Collection[str], *matchers: str, **own: str) -> str:
         """The same by own labels, whether or not some of them were renamed."""
-        known = list(names)
-        return " or ".join(self.selector(known, *matchers, **chosen) for chosen in renamings(**own))
+        return " or ".join(self.selector(names, *matchers, **chosen) for chosen in renamings(**own))
 
     def at(self, expression: str, unix_s: float | None = None) -> list[Series]:
         """The series of an instant query, with one sample each or, of a range, with all of them.
@@ -172,8 +174,7 @@ class Prometheus:
     def pieces(self, expression: str, grid: Grid, points: int = 16) -> Iterator[list[Series]]:
         """The same answer in pieces: some times of the grid after the others.
 
-        ``points``: how many times the first piece has. How many series there are is mostly not
-        known beforehand, and a short piece shows it.
+        ``points``: how many times the first piece has, which shows how many series there are.
         """
 
         def ask(part: Sequence[int]) -> list[Series]:
@@ -246,7 +247,7 @@ class Prometheus:
     ) -> Answer[Series]:
         """The answer to a question, of these times alone."""
         try:
-            answer = self._http.json(path, {**query, **self._always})
+            answer = self._patiently(path, {**query, **self._always})
         except TooLongError as error:
             return Cut(f"{error}: {self._less}")
         except NoAnswerError as error:
@@ -259,10 +260,7 @@ class Prometheus:
                     "--prometheus the address of a Prometheus that scrapes it"
                 )
             elif _NO_PATTERNS in why:
-                why += (
-                    "; all questions here have patterns of names: another Prometheus that scrapes "
-                    "the exporters can be asked"
-                )
+                why += "; all questions here have patterns of names: ask another Prometheus"
             return Refused(why, error.status) if error.status else Failed(why, error.absent)
         data = answer.get("data")
         result = data.get("result") if isinstance(data, dict) else None
@@ -278,23 +276,30 @@ class Prometheus:
             return Cut(missing, series)
         return Whole(series) if series else Absent()
 
+    def _patiently(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """What the server says, which may have too many questions of all its users at once."""
+        for wait_s in AGAIN_S:
+            try:
+                return self._http.json(path, query)
+            except NoAnswerError as error:
+                if error.status != HTTPStatus.TOO_MANY_REQUESTS:
+                    raise
+            self._interrupted.wait(wait_s)
+        return self._http.json(path, query)
+
 
 def _missing(answer: Mapping[str, Any]) -> str:
     """What an answer says of stores that it is without: of Thanos, or of VictoriaMetrics."""
     warnings = answer.get("warnings")
     said = [str(one) for one in warnings if one] if isinstance(warnings, list) else []
-    of_stores = [clean(one) for one in said if not one.startswith(_OF_PROMQL)]
-    if answer.get("isPartial") is True:
-        of_stores.append("the answer is partial")
-    return "; ".join(of_stores[:1])
+    of_stores = (clean(one) for one in said if not one.startswith(_OF_PROMQL))
+    return next(of_stores, "the answer is partial" if answer.get("isPartial") is True else "")
 
 
 def is_answered(http: HttpClient, error: NoAnswerError, path: str, key: str) -> bool:
     """Whether a server that has not what it was asked for is one that has another page."""
-    if error.status not in _NO_PAGE:
-        return False
     with suppress(NoAnswerError):
-        return key in http.json(path)
+        return error.status in _NO_PAGE and key in http.json(path)
     return False
 
 

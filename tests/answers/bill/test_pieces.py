@@ -107,6 +107,42 @@ def test_a_refusal_halves_only_that_piece(error: NoAnswerError, tmp_path: Path) 
     assert sum(nodes_in(one) > bound for one in questions) <= 5  # not one for each later question
 
 
+def test_a_store_that_others_keep_busy_is_asked_again(tmp_path: Path) -> None:
+    """Mimir, Thanos and clouds answer 429 while a tenant has too many questions open."""
+    history = fleet(90 * 60)
+    busy: set[str] = set()
+
+    def once(said: str) -> NoAnswerError | None:
+        if said in busy:
+            return None
+        busy.add(said)
+        return NoAnswerError("http://a:9090 answers 429: is asked too often", 429)
+
+    with asked(stored(history), lambda _: None):
+        wanted = bill(history, "http://a:9090", tmp_path, "owner", "use")
+    with (
+        patch("exporter.answers.reading.queryapi.AGAIN_S", (0.0,)),
+        asked(stored(history), once),
+    ):
+        said = bill(history, "http://a:9090", tmp_path, "owner", "use")
+
+    assert busy
+    assert said == wanted
+
+
+def test_a_store_that_stays_busy_is_asked_some_times_only(tmp_path: Path) -> None:
+    error = NoAnswerError("http://a:9090 answers 429: is asked too often", 429)
+    with (
+        patch("exporter.answers.reading.queryapi.AGAIN_S", (0.0, 0.0)),
+        asked(stored(fleet(90 * 60)), lambda _: error) as questions,
+    ):
+        said = bill(fleet(90 * 60), "http://a:9090", tmp_path, "owner", "use")
+
+    assert said.status == 2
+    assert "429" in said.err
+    assert len(questions) == 3
+
+
 def test_nodes_that_cannot_be_parted_are_refused_in_the_stores_words(tmp_path: Path) -> None:
     history = fleet(90 * 60)
     error = NoAnswerError("http://a:9090 answers 422: too many samples", 422)

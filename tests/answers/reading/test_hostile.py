@@ -55,6 +55,7 @@ def server() -> Iterator[Server]:
 def bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Ends a command that takes too much time or memory, by an error."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setattr(queryapi, "AGAIN_S", (0.0,))
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
