@@ -62,5 +62,7 @@ def places_json() -> str:
         for name in names()
         if of(name)
     }
+    # In an expression a list of XIDs is one pattern: the template finds ours, and puts that of the
+    # values in its place.
     lists = {value: pattern(alert) for value, alert in LISTS.items()}
     return json.dumps({"parameters": found, "xids": lists}, indent=1, ensure_ascii=False) + "\n"

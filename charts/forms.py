@@ -18,6 +18,8 @@ MAX_OF_A_UNIT = 9999  # beyond it one takes the next unit
 
 def matching(pattern: str) -> Schema:
     """A text that matches as a whole."""
+    # A schema looks for a pattern anywhere: it is bound at both ends, and so is each alternative in
+    # it.
     return {"type": "string", "pattern": f"^(?:{pattern})$"}
 
 
@@ -35,6 +37,7 @@ def size(low: int, high: int, powers: Mapping[str, int]) -> Schema:
     """Bytes as a number, or as a text with a unit; ``powers``: bytes of each unit."""
     spelt = [
         f"(?:{numbers(-(-low // power), min(high // power, MAX_OF_A_UNIT))})"
+        # A unit alone, such as Mi, is one of it.
         f"{'?' * (unit != '' and low <= power)}{unit}"
         for unit, power in powers.items()
         if power <= high
@@ -122,6 +125,8 @@ def numbers(low: int, high: int) -> str:
     """A pattern of the whole numbers from low to high, without leading zeros."""
     lengths: dict[str, list[int]] = {}  # first digits → how many of any kind may follow
     while low <= high:
+        # The largest power of ten whose numbers, from this one on, are all within: they share their
+        # first digits.
         free = 0
         while low and low % 10 ** (free + 1) == 0 and low + 10 ** (free + 1) - 1 <= high:
             free += 1

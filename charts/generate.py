@@ -41,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         gone = [path for path in (ROOT / "deploy").glob("*.yaml") if path not in texts]
     else:
         texts = chart_files()
+        # A preset that the table has no more must not stay in the chart.
         gone = [path for path in (CHART / "presets").glob("*.yaml") if path not in texts]
     if "--check" not in arguments:
         for path, text in texts.items():

@@ -72,6 +72,7 @@ def rendered(chart: Path) -> dict[str, str]:
 
 
 def _plain(chart: Path, name: str, arguments: Sequence[str]) -> str:
+    # Tests are run by Helm alone.
     text = template(chart, (*arguments, "--skip-tests", "--set", "tests.enabled=false"))
     lines = (line for line in text.splitlines() if not line.strip().startswith(_OF_HELM))
     namespace = _NAMESPACE if name.startswith("mgpu-exporter") else ""

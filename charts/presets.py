@@ -14,6 +14,7 @@ END = "<!-- end of {} -->"
 
 def text(preset: Preset) -> str:
     """The values file of a preset."""
+    # What is a link in the page is a name in a file.
     why = preset.why.replace("**", "").replace("[device files](#amd-and-intel)", "device files")
     why = why.replace("[security](security.md#kubernetes-own-access-control)", "docs/security.md")
     lines = [

@@ -87,4 +87,5 @@ def _form(setting: Setting) -> Schema:
         return choice((*names, *GONE[setting.name]))
     if setting.default:
         return schema_of(setting.kind.form)
+    # Where there is no default, what is empty stands for it.
     return {"anyOf": [schema_of(setting.kind.form), {"enum": ["", [], {}]}]}

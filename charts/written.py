@@ -115,6 +115,7 @@ def _with_null(form: Mapping[str, object]) -> dict[str, object]:
     assert isinstance(needed, Sequence)  # noqa: S101 - so says JSON Schema
     if isinstance(inner := form.get("properties"), Mapping):
         made["properties"] = {
+            # What has to be there is not null, and what is forbidden is so with any value.
             name: one if name in needed or one is False else _with_null(one)
             for name, one in inner.items()
         }

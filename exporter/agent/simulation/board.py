@@ -81,6 +81,7 @@ class BoardMeter:
         for number in range(nearest, step):
             more = self._busy_ns(number * STEP_NS, (number + 1) * STEP_NS)
             busy += more
+            # Only a board with work for all of the second is held at its limit.
             capped += int(CAPPED_SHARE * STEP_NS) if more >= STEP_NS else 0
             self._steps[number + 1] = Counts(busy, capped)
             if len(self._steps) > MAX_STEPS:

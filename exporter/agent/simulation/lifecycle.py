@@ -148,6 +148,7 @@ class Lifecycle:
                     ),
                     limits=container.limits,
                 )
+                # As the API server lists them: init containers and sidecars before the others.
                 for container in sorted(spec.containers, key=lambda c: c.kind == "app")
             ),
             annotations={**spec.annotations, **(_static_marks(names) if spec.static else {})},

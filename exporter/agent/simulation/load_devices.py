@@ -32,6 +32,7 @@ def read_devices(top: Section, of: tuple[int, str]) -> tuple[DeviceSpec, ...]:
             card = _card(section, devices, of)
             devices += _parted(section, card)
             continue
+        # A card stands before its instances: a device is known by its place in the list.
         if parent >= len(devices) or devices[parent].parent is not None:
             raise section.wrong(keys.PARENT, "the number of a card that stands before it")
         if devices[parent].shown.vendor != "nvidia":
@@ -95,6 +96,7 @@ def _uuid(vendor: str, pci_bus_id: str, of: tuple[int, str], number: int) -> str
 
 def _memory(section: Section, vendor: str) -> int:
     size = section.get(keys.DEVICE_MEMORY)
+    # Graphics in a processor of Intel's have no memory of their own.
     if not size and vendor != "intel":
         raise section.wrong(keys.DEVICE_MEMORY, keys.DEVICE_MEMORY.kind.allowed)
     return size

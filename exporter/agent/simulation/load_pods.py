@@ -192,6 +192,7 @@ def read_process(
         decoder=section.get(DECODER),
         copy=section.get(COPY),
         kind=section.get(CONTEXT),
+        # In a pod it is made as the kubelet and the runtime would.
         cgroup="" if pod_span else section.get(CGROUP),
         called=section.get(CALLED),
         user=section.get(USER),

@@ -110,6 +110,7 @@ class Population:
         self._all = tuple(
             Resident(
                 order,
+                # Drawn by its place, with the seed: the same file is the same node each time.
                 identity.number(scenario.seed, "process", order),
                 pod_key(scenario.seed, pod) if pod else 0,
                 *(process, pod, container),

@@ -147,6 +147,7 @@ class Ring:
         """The one process that the sample is credited to."""
         if not shares:
             return NOBODY
+        # By the number of the sample: it names the same process each time it is read.
         chance = identity.mix(self._key, number)
         if self._rule is SampleRule.END:
             at_end = running(parts[-1]) if is_busy_at_end else None

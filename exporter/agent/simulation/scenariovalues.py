@@ -116,6 +116,7 @@ def curve(level: ValueKind[float] | ValueKind[int]) -> ValueKind[Curve]:
         pairs = [_parts(part) for part in _parts(node)]
         points = tuple((_duration(_plain(at)), level.read(_plain(own))) for at, own in pairs)
         times = [at for at, _ in points]
+        # Two values of one time would leave open which one holds.
         if not times or times != sorted(set(times)):
             raise ValueError(node)
         return Curve(points)
