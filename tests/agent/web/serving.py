@@ -67,7 +67,9 @@ class Site:
         """A client that keeps its connection; close it. ``source`` is its address."""
         own = (source, 0) if source else None
         if tls is not None:
-            return HTTPSConnection(self.host, self.port, timeout=PATIENCE_S, context=tls)
+            return HTTPSConnection(
+                self.host, self.port, timeout=PATIENCE_S, context=tls, source_address=own
+            )
         return HTTPConnection(self.host, self.port, PATIENCE_S, own)
 
     def reconfigure(self) -> None:

@@ -22,6 +22,7 @@ from exporter.agent.web.negotiation import accepts_gzip, choose_format
 from exporter.inputs.values import Address
 from exporter.metrics.text import Format
 from exporter.model import Snapshot
+from tests.agent.web.conftest import Pki
 from tests.agent.web.serving import PATIENCE_S, Site, answer, serving
 from tests.agent.web.test_app import HugeRenderer
 from tests.agent.web.test_pages import CountingRenderer
@@ -196,6 +197,7 @@ def test_all_headers_together_are_bounded(site: Site, pieces: int) -> None:
 
 # Passwords
 
+SCRAPE_TIMEOUT_S = 10  # Prometheus' own
 COST = 8  # a fifth of a scrape's time; bcrypt's usual cost makes a guess ten times as costly
 
 
@@ -249,6 +251,51 @@ def test_who_guesses_passwords_keeps_out_no_right_user_even_of_his_own_address(
     assert (scrapes, same) == ([200] * 9, 200)
     assert set(seen) == {401}
     assert waited_for < 9 * len(guessers) / 2  # each would wait for all guessers, without turns
+
+
+@pytest.mark.slow
+def test_handshakes_and_wrong_passwords_under_tls_keep_out_no_scraper(
+    users: Path, pki: Pki, tmp_path: Path
+) -> None:
+    """More connections than there may be begin a handshake and say no more; others go on."""
+    cert, key = pki.server
+    config = tmp_path / "web.yml"
+    lines = f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n"
+    config.write_text(lines + users.read_text())
+    tls, limits = pki.authority.client(), ClientLimits(connections=64)
+    done: list[int] = []
+    took: list[float] = []
+
+    with (
+        serving(with_every_family(), config=config, address=EVERYWHERE, limits=limits) as site,
+        ExitStack() as stack,
+    ):
+
+        def once(number: int) -> None:
+            if number == 0 and done.count(0) < 3 * limits.connections:
+                client = stack.enter_context(site.raw(ATTACKER))
+                client.sendall(b"\x16\x03\x01\x02\x00\x01")  # a ClientHello's beginning
+            elif number == 1:
+                site.ask("/-/healthy", tls=tls, source=ATTACKER)
+            else:
+                wrong = basic(1, f"wrong {len(done)}")
+                assert (
+                    site.ask("/metrics", tls=tls, source=ATTACKER, Authorization=wrong).status
+                    == 401
+                )
+            done.append(number)
+
+        with attack(4, once):
+            while done.count(0) < 2 * limits.connections or not {1, 2, 3} <= {*done}:
+                assert site.ask("/-/healthy", tls=tls, source=SCRAPER).status == 200
+            for user in range(5):
+                began = time.monotonic()
+                right = basic(user, "right")
+                scrape = site.ask("/metrics", tls=tls, source=SCRAPER, Authorization=right)
+                took.append(time.monotonic() - began)
+                assert scrape.status == 200
+
+    assert max(took) < SCRAPE_TIMEOUT_S
 
 
 # Slow readers
