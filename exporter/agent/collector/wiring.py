@@ -167,8 +167,7 @@ def _real(settings: Settings, timings: ReaderTimings) -> Sources:
     if isinstance(pods, ApiPods | ChainedPods) and pods.name == ApiPods.name:
         nodes.append(StaticNodeSource("node_api", pods.node))
         if settings.pods_claims == "auto":
-            claims = Claims(places.to_api(), node_name(settings.node_name))
-            nodes.append(Polled(claims, ONCE_A_MINUTE))
+            nodes.append(Polled(Claims(places.to_api(), node), ONCE_A_MINUTE))
     return Sources(
         gpus=gpus,
         processes=CgroupProcesses(
