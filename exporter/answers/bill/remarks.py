@@ -16,7 +16,6 @@ from exporter.answers.reading.ranges import written
 _HOUR_S = 3600
 _LEAST_HOURS = 0.005  # less would be said as 0.00
 _MOST = 10  # names or lines
-_NO_MODEL = "no price for the model "
 _NUMBERED = re.compile(r"_conflict\d+$")
 
 
@@ -33,6 +32,7 @@ class Remarks:
         # GPU hours until counting began, of each exporter and time; of pods without an owner
         self._late: dict[tuple[str, float], float] = defaultdict(float)
         self._unidentified: dict[str, float] = defaultdict(float)
+        self._hours = 0.0
         self._labels: set[str] = set()  # of all nodes, as Prometheus has them
         self._values: set[tuple[str, str]] = set()
         self._models: set[str] = set()
@@ -49,6 +49,7 @@ class Remarks:
                 late_s = min(one.from_s, book.end_s) - max(one.since_s, book.begin_s)
                 self._late[name_of(one.target), one.from_s] += late_s / _HOUR_S
             self._take_unidentified(book)
+            self._hours += (book.end_s - book.begin_s) / _HOUR_S
             labels, model = book.facts.node_labels, book.facts.model
             self._labels |= labels.keys()
             self._models.add(model)
@@ -90,7 +91,7 @@ class Remarks:
             elif value not in values:
                 missing.append(f"no price for {label}={value}")
         if self._prices.by_model and not self._prices.entry_of(book.facts.model):
-            missing.append(f"{_NO_MODEL}{book.facts.model or '(unknown)'}")
+            missing.append(f"no price for the model {book.facts.model or '(unknown)'}")
         return " and ".join(missing)
 
     def lines(self) -> Iterator[str]:
@@ -103,15 +104,14 @@ class Remarks:
                 "what is not certain is unobserved"
             )
         if rest := late[_MOST:]:
-            hours = sum(hours for _, hours in rest)
-            yield f"so does that of {len(rest)} others: {hours:.2f} GPU hours"
-        if (hours := sum(self._unidentified.values())) >= _LEAST_HOURS:
+            yield f"so does that of {len(rest)} others: {sum(h for _, h in rest):.2f} GPU hours"
+        if (hours := sum(self._unidentified.values())) >= max(_LEAST_HOURS, self._hours / 1000):
             yield (
                 f"of {hours:.2f} GPU hours the {self._whose} is not known: of "
                 f"{_named('pod', self._unidentified)}"
             )
         for price, nodes in sorted(self._fell_back.items())[:_MOST]:
-            whys = "; ".join(sorted(self._whys[price])[:_MOST]).replace(f"; {_NO_MODEL}", ", ")
+            whys = "; ".join(sorted(self._whys[price])).replace("; no price for the model ", ", ")
             if (hours := sum(nodes.values())) >= _LEAST_HOURS:
                 yield f"{hours:.2f} GPU hours of {_named('node', nodes)} are at {price}: {whys}"
         for name in self._prices.by_node_label:

@@ -2,8 +2,11 @@
 
 from decimal import Decimal
 
+import pytest
+
 from exporter.answers.bill.books import CardBook
 from exporter.answers.bill.money import Prices
+from exporter.answers.bill.parts import CardStep, Had, Payer
 from exporter.answers.bill.remarks import Remarks
 from exporter.answers.reading.who import CardFacts
 
@@ -38,3 +41,15 @@ def test_all_entries_without_a_card_are_one_line() -> None:
     said = lines(Prices(by_model=known))
 
     assert said == ["no card in this range is a NVIDIA B200 or NVIDIA V100: none has that price"]
+
+
+@pytest.mark.parametrize(("used_s", "lines_said"), [(80, 0), (90, 1)])
+def test_hours_without_an_owner_are_said_from_a_thousandth_on(used_s: int, lines_said: int) -> None:
+    """The newest jobs of seconds have none yet, in each bill of a fleet."""
+    job = Payer("batch", pod="job-1")
+    remarks = Remarks(Prices(), by="owner", method="use")
+    step = CardStep({job: Had(allocated=used_s)})
+    facts = CardFacts("GPU-1", "node-1", "NVIDIA L4", {})
+    remarks.take([CardBook(facts, {0: step}, end_s=24 * HOUR_S, unidentified={job})])
+
+    assert len([one for one in remarks.lines() if "the owner is not known" in one]) == lines_said
