@@ -25,6 +25,7 @@ SNAPSHOT = "/api/v1/snapshot"  # of an exporter
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus allows 11,000
 MAX_SAMPLES = 400_000  # of an answer, about 12 MB: longer ranges are asked in pieces
 MAX_SERIES = 50_000  # of an answer
+LONGEST_S = 30 * 86_400  # of a question's times: services refuse 32 days, with what each looks back
 MAX_NUMBER = 1e18  # in base units, such as bytes: what is larger is no figure of a node
 MAX_JOINED = 4_000_000  # samples of several answers that are kept together
 AGAIN_S = (1.0, 2.0, 4.0, 8.0)  # until a store that its users keep busy is asked again
@@ -184,16 +185,15 @@ class Prometheus:
                 "end": str(part[-1]),
                 "step": str(grid.step_s),
             }
-            # VictoriaMetrics and Thanos move the ends to multiples of the step.
-            moved_s = grid.step_s - 1
+            moved_s = grid.step_s - 1  # VictoriaMetrics, Thanos: ends are multiples of the step
             return self._series(RANGE, query, part[0] - moved_s, part[-1] + moved_s)
 
-        cutter = Cutter[int](points, is_too_much)
+        most = max(1, min(MAX_POINTS, LONGEST_S // grid.step_s))
+        cutter = Cutter[int](min(points, most), is_too_much)
         for answer in cutter.ask(grid.times, ask):
             yield answer
             # The others have as many times as one answer has room for.
-            fits = MAX_SAMPLES // max(1, len(answer)) - _LABELS
-            cutter.most = max(1, min(MAX_POINTS, fits))
+            cutter.most = max(1, min(most, MAX_SAMPLES // max(1, len(answer)) - _LABELS))
 
     def _joined(self, pieces: Iterable[list[Series]]) -> list[Series]:
         """The series of several answers, each of later times than the one before."""

@@ -120,6 +120,24 @@ def test_values_are_counted_before_they_are_read(server: Server) -> None:
         Prometheus(HttpClient(server.url), less="a day").at("up", NOW)
 
 
+def test_a_long_range_is_asked_in_pieces_that_services_take(server: Server) -> None:
+    """Grafana Cloud takes no question of more than 32 days, Mimir none above a tenant's limit."""
+    day_s = 86_400
+    grid = Grid(NOW - 90 * day_s, NOW, day_s)
+
+    def answer(path: str, _: object) -> tuple[int, dict[str, str], bytes]:
+        times = question_of(path).times
+        if times[-1] - times[0] + day_s > 32 * day_s:
+            return 400, {}, b"the total query time range exceeds the limit"
+        samples = [[at_s, "1"] for at_s in times]
+        return 200, {}, json.dumps(ANSWER | {"data": {"result": [of(*samples)]}}).encode()
+
+    server.answer = answer
+    (found,) = Prometheus(HttpClient(server.url)).over("sum_over_time(a[1d])", grid)
+
+    assert found.times == tuple(grid.times)
+
+
 def test_a_question_whose_answer_is_too_long_is_asked_in_shorter_ones(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
