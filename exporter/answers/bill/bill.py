@@ -122,7 +122,6 @@ def bill_of(
             continue
         rows += _card_rows(_CardTime(book, span, method), by, priced.hourly, whole, step_s)
     if unpriced:
-        # All of them at once. A bill without their cards would look like a whole one.
         raise Unpriced(sorted(unpriced))
     return Bill(whole.since_s, whole.until_s, method, prices.currency, tuple(rows))
 
@@ -155,7 +154,9 @@ class Total:
         assert self._first is not None  # noqa: S101 - a bill is made of what was added
         since_s = max(since_s, self._first.since_s)
         rows = (
-            replace(row, period=Period(max(row.period.since_s, since_s), row.period.until_s))
+            row
+            if row.period.since_s >= since_s
+            else replace(row, period=row.period._replace(since_s=since_s))
             for row in self._rows.values()
         )
         return replace(self._first, since_s=since_s, rows=tuple(_noted(rows)))
@@ -226,7 +227,6 @@ class _CardTime:
         for hour in hours:
             for key, seconds in self.parts.get(hour, {}).items():
                 parts[key] += seconds
-        # By its shortest text: the exact value of a float has digits that nobody measured.
         exact = {key: Decimal(repr(seconds * _MS)) for key, seconds in parts.items()}
         missing = self.length_ms(hours) - sum(exact.values(), Decimal(0))
         if missing > 0:

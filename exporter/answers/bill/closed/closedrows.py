@@ -173,16 +173,17 @@ class PayerSum:
         self._table = self._table.select(mine.column_names).cast(mine.schema)
 
     def rows(self) -> Iterator[BillRow]:
-        """The rows of a bill; some of a payer may be several, as of pods of its own."""
-        if self._table is None:
+        """The rows of a bill, once; some of a payer may be several, as of pods of its own."""
+        table, self._table = self._table, None  # the memory of it is the rows' then
+        if table is None:
             return
-        names = self._table.column_names
+        names = table.column_names
         cards: dict[tuple[str, ...], CardFacts] = {}
         payers: dict[tuple[str, ...], Payer] = {}
         prices: dict[str, Decimal] = {}
         payer_at = [names.index(name) for name in self._columns]
         fields = [_OF_PAYER[name] for name in self._columns]
-        for batch in self._table.to_batches(_BATCH):
+        for batch in table.to_batches(_BATCH):
             columns = [column.to_pylist() for column in batch.columns]
             for one in zip(*columns, strict=True):
                 uuid, node, model, hourly, part, *_ = one
