@@ -28,6 +28,10 @@ OPEN = {
     # Nor does anything else say that it works: the card has no counter of its own.
     "i915-read proc/N/fdinfo/N-stale-*": "a counter that stands still is an idle client's",
     "xe-read proc/N/fdinfo/N-stale-*": "a counter that stands still is an idle client's",
+    # The clients of two processes have one number then, as those of a parent and its child.
+    "amd-apu-read proc/N/fdinfo/N-reused-some": "clients of one number are one client",
+    # Without a client only KFD says who has memory, and who is not on its list has none there.
+    "amd-apu-list proc/N/fd-refused-some": "KFD's list stands for all where clients are refused",
     # A link of sysfs is all that names a card there.
     "*-link sys/class/drm/card?/device-elsewhere-*": "it has another card's name",
     # An idle driver answers so (nvml.h). Its rate of a moment is all that there is then, and errs.
