@@ -123,14 +123,14 @@ def _states() -> list[Panel]:
 
 
 def _seen() -> list[Panel]:
-    core = f"mgpu_device_unattributed_core_seconds_total{{{NODE}}}"
-    busy = f"mgpu_device_busy_seconds_total{{{NODE}}}"
+    core = f"reason_instance:mgpu_unattributed_core_seconds:sum_rate5m{{{NODE}}}"
+    busy = f"uuid:mgpu_busy_seconds:rate5m{{{NODE}}}"
     unobserved = f"mgpu_device_unobserved_seconds_total{{{NODE}}}"
     of_cards = f"max by (cluster, instance, gpu) ({_rate(unobserved)})"
     # By two looks: all samples of all cards would be read for each point.
     grown = f"{unobserved} @ end() - {unobserved} @ start() or {unobserved} @ end()"
     most = f"topk({MOST_CARDS}, max by (cluster, instance, gpu) ({grown}))"
-    of_node = f"on (cluster, instance) group_left () sum by (cluster, instance) ({_rate(busy)})"
+    of_node = f"on (cluster, instance) group_left () sum by (cluster, instance) ({busy})"
     return [
         table(
             "Sources",
@@ -175,11 +175,9 @@ def _seen() -> list[Panel]:
             "Core use that is nobody's",
             "Part of the busy time of a node's GPUs that no container or group is charged with, by "
             "reason.",
-            {
-                "{{instance}} {{reason}}": f"sum by (cluster, instance, reason) ({_rate(core)})"
-                f" / {of_node}"
-            },
+            {"{{instance}} {{reason}}": f"sum by (cluster, instance, reason) ({core}) / {of_node}"},
             "percentunit",
+            nothing="None, or nothing is recorded",
             width=8,
         ).max_data_points(FEW_POINTS),
         series(

@@ -118,6 +118,10 @@ EXPECTED: dict[
         f'mgpu_device_unattributed_core_seconds_total{{{GPU},reason="{reason}"}}': rate
         for reason, rate in (("exited", 0.1), ("host_process", 0.1), ("mps", 0.3))
     },
+    "reason_instance:mgpu_unattributed_core_seconds:sum_rate5m": {
+        f'mgpu_device_unattributed_core_seconds_total{{{GPU},reason="{reason}"}}': rate
+        for reason, rate in (("exited", 0.1), ("mps", 0.3), ("no_pid", 0))
+    },
     "reason_instance:mgpu_unattributed_energy_joules:sum_rate5m": {
         f'mgpu_device_unattributed_energy_joules_total{{{GPU},reason="{reason}"}}': rate
         for reason, rate in (("idle", 30), ("exited", 5), ("no_pid", 0))
@@ -130,6 +134,7 @@ VALUES = {
     "uuid:mgpu_unattributed_core_seconds:sum_rate5m": 0.2,
     "namespace_workload:mgpu_pods:count": 2,
     "instance:mgpu_pods:shown": 1,
+    "reason_instance:mgpu_unattributed_core_seconds:sum_rate5m": 0.4,
     "reason_instance:mgpu_unattributed_energy_joules:sum_rate5m": 35,
 }
 
