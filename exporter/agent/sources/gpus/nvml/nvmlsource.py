@@ -147,16 +147,19 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
 
     def _look(self) -> Enumeration:
         if not self._attached and self._driver.is_open:
-            # The thread that waits for events must have ended before the driver is closed.
-            for device in self._devices.values():
-                device.close()
-            self._xids.stop()
-            self._driver.shut()
+            self._shut()
         return self._driver.enumerate()
 
     @property
     def _is_open(self) -> bool:
         return self._driver.is_open
+
+    def _shut(self) -> None:  # the fleet's, too: a driver that is released is closed
+        # The thread that waits for events must have ended before the driver is closed.
+        for device in self._devices.values():
+            device.close()
+        self._xids.stop()
+        self._driver.shut()
 
     def _lost(self, error: Exception) -> bool:
         return isinstance(error, errors.DriverGoneError) or not self._devices
