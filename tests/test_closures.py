@@ -10,8 +10,8 @@ from pathlib import Path
 import exporter
 
 ROOT = Path(exporter.__file__).parent
-AGENT_LINES = 44_300
-PLUGIN_LINES = 19_400
+AGENT_LINES = 43_350
+PLUGIN_LINES = 19_150
 SIMULATION = ("exporter.agent.simulation", "exporter.agent.sources.gpus.simulated")
 ANSWERS = ("top", "why", "advise", "bill")
 
@@ -55,7 +55,9 @@ def _closure(*roots: str, without: Collection[str] = ()) -> set[str]:
 
 
 def _lines(modules: Collection[str]) -> int:
-    return sum(len(_files()[module].read_text().splitlines()) for module in modules)
+    """All their lines but those of a comment alone: a bound is no reason to leave out a why."""
+    lines = (line for module in modules for line in _files()[module].read_text().splitlines())
+    return sum(not line.lstrip().startswith("#") for line in lines)
 
 
 def test_the_agent_is_small_and_has_no_answer_in_it() -> None:

@@ -269,9 +269,12 @@ def test_mig_switched_on_and_off_again(parted: Node) -> None:
     parted.change_gpu(1, mig=False)
     parted.read(after=31)
     reading = parted.device("GPU-1", after=1)
-    assert reading.unmeasured == {}
     assert reading.window is None  # begun anew: the time so far was given out with the energy
-    window = known(parted.device("GPU-1", after=1).window)
+    # The counter of energy begins again as well, which is seen with the window before.
+    assert reading.unmeasured == {"energy": "read_failed"}
+    reading = parted.device("GPU-1", after=1)
+    assert reading.unmeasured == {}
+    window = known(reading.window)
     assert window.busy.core is not None
     assert window.unobserved_ns == 0
     assert set(states(parted)) == {"GPU-0", "GPU-1"}
