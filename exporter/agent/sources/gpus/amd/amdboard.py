@@ -363,7 +363,8 @@ class AmdBoard:
 
 def _percent_of(content: bytes) -> float:
     percent = sysfs.count_of(content)
-    if percent > MOST_PERCENT:
+    # The kernel ends each number: a part of 70 would be 7.
+    if percent > MOST_PERCENT or not content.endswith(b"\n"):
         raise ValueError(percent)
     return float(percent)
 

@@ -341,6 +341,15 @@ def test_a_file_that_may_not_be_read_costs_only_what_is_in_it(
     assert reading.sensors.value("power_watts")
 
 
+def test_half_of_a_percentage_is_none(node: Node) -> None:
+    board = node.tree.add(MI210)
+    board.set(gpu_busy_percent=70)
+    node.read()
+    (board.folder / "gpu_busy_percent").write_text("7")
+
+    assert node.device(board.uuid).unmeasured["core"] is Unmeasured.READ_FAILED
+
+
 def test_throttling_is_the_share_of_the_cycles_between_two_reads(node: Node) -> None:
     board = node.tree.add(MI300X)
     board.metrics(v1_6(cycles=2**32 - 500, ppt=2**32 - 100))
