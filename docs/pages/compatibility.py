@@ -68,6 +68,11 @@ On 2026-11-29, over the simulated demo node and our rules:
   14 days, with averages of 5 minutes and an hour. `bill` by days and by owner, `why` and `advise`
   say what Prometheus says. Where only averages are left, `bill` refuses, or says what is
   unobserved.
+- **Mimir** of April 2026 (`aced80d7`, one process, a tenant's header, without the clouds' object
+  stores) answers as Prometheus 3 does. Over two nodes that is 118 expressions of rules, 315
+  questions of the boards, `bill`, `top`, `why` and `advise`; bills and advice of 5 histories are
+  the same. Where a question may have 300 series or chunks, all but `top` answer, and `top` says
+  what to ask for. Its ruler and its other limits were not tried.
 - **Datadog's OpenMetrics check** (`datadog-checks-base` 38.7.0): in text each of 1,619 series has
   its name, labels, type and value. With `use_latest_spec` those of type unknown are dropped
   (`--compat=dcgm`). It stops at 2,000 series of a target: set `max_returned_metrics`.

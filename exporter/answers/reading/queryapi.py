@@ -261,6 +261,8 @@ class Prometheus:
                 )
             elif _NO_PATTERNS in why:
                 why += "; all questions here have patterns of names: ask another Prometheus"
+            elif error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                why += f"; {self._less}"
             return Refused(why, error.status) if error.status else Failed(why, error.absent)
         data = answer.get("data")
         result = data.get("result") if isinstance(data, dict) else None

@@ -120,6 +120,14 @@ def test_values_are_counted_before_they_are_read(server: Server) -> None:
         Prometheus(HttpClient(server.url), less="a day").at("up", NOW)
 
 
+def test_who_asks_too_much_of_a_store_is_told_what_to_ask_for(server: Server) -> None:
+    """Mimir refuses with 422 what takes more series, chunks or memory than a tenant may."""
+    server.answer = lambda *_: (422, {}, b"the query exceeded the maximum number of series")
+
+    with pytest.raises(NoAnswerError, match=r"number of series; ask of less, such as -n$"):
+        Prometheus(HttpClient(server.url), less="-n").at("up")
+
+
 def test_a_long_range_is_asked_in_pieces_that_services_take(server: Server) -> None:
     """Grafana Cloud takes no question of more than 32 days, Mimir none above a tenant's limit."""
     day_s = 86_400
