@@ -26,6 +26,7 @@ _REFUSALS: dict[int, str] = {
     HTTPStatus.TOO_MANY_REQUESTS: "is asked too often",
 }
 _DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+_TENANT = "x-scope-orgid"  # a name such as 1, which stands in much of what a store says
 _LOCAL = "http://localhost"  # of a socket of this host
 
 
@@ -104,7 +105,8 @@ class HttpClient(BoundedClient):
         base = _LOCAL if socket else url.rstrip("/")
         shown = name or socket
         self._shown = credentials.shown
-        self._secrets = credentials.password, credentials.token, *dict(credentials.headers).values()
+        hidden = (said for name, said in credentials.headers if name.lower() != _TENANT)
+        self._secrets = credentials.password, credentials.token, *hidden
         self._by_proxy = not shown
         headers = dict(credentials.headers)
         is_said = any(name.lower() == "authorization" for name in headers)

@@ -155,6 +155,14 @@ def test_credentials_are_sent_and_never_said(server: Server) -> None:
     assert SECRET not in said + repr(who)
 
 
+def test_a_tenant_is_no_secret_that_would_hide_what_a_store_says(server: Server) -> None:
+    server.answer = lambda *_: (422, {}, b"the query exceeded 1000 series")
+
+    said = refusal(server, headers=(("X-Scope-OrgID", "1"),))
+
+    assert said.endswith("the query exceeded 1000 series")
+
+
 def test_credentials_go_nowhere_else(server: Server) -> None:
     other = Server()
     server.answer = lambda *_: (302, {"Location": f"{other.url}/x"}, b"")
