@@ -93,13 +93,14 @@ def test_a_part_says_that_its_power_is_the_boards(store: Store) -> None:
 @pytest.mark.program("prometheus")
 def test_a_divided_board_is_one_line_of_what_was_unobserved(store: Store) -> None:
     """The line's name has the card's number alone, which its parts have too."""
-    (query,) = (
-        one for one in queries(load(FOLDER / "mgpu-exporter.json")) if one.panel == "Unobserved"
-    )
+    every = queries(load(FOLDER / "mgpu-exporter.json"))
+    cards, average = (one for one in every if one.panel == "Unobserved")
 
-    (found,) = store.query(fill(query.expr, EVERYTHING), AT)
+    (found,) = store.query(fill(cards.expr, EVERYTHING), AT)
+    (of_all,) = store.query(fill(average.expr, EVERYTHING), AT)
 
     assert found["metric"]["gpu"] == "0"
+    assert of_all["value"][1] == found["value"][1]
 
 
 @pytest.mark.program("prometheus")
