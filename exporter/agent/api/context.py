@@ -117,7 +117,7 @@ class Context:
         """A figure as the client may see it: who was waited for has a name if it is seen too."""
         if name != _WAITED or self.namespaces is None:
             return figure
-        # Whom a pod waited for may be another tenant's pod. Its time stays, as one sum: without it
+        # A pod may have waited for another tenant's pod. Its time stays, as one sum: without it
         # the waiting would not add up.
         named = [each for each in figure if self.sees(each["by_namespace"])]
         hidden = [each["value"] for each in figure if not self.sees(each["by_namespace"])]

@@ -121,7 +121,7 @@ def _waiting_on(
 
     None if somebody does not say who ran.
     """
-    # It waited, and nobody is named: the group contention is off there.
+    # It waited and no neighbour is named: the metric group contention is off on that node.
     if now.waiting.waited_ns and not now.waiting.by_owner:
         return None
     old, new = before.waiting if before is not None else NO_WAITING, now.waiting

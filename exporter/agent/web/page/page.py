@@ -220,7 +220,7 @@ def _found(
     ``theirs`` are the devices of the owners that were found.
     """
     faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
-    # A GPU is found by whom it has, by its own words and by those of its marks.
+    # The filter finds a GPU by its owners, its own text and the text of its marks.
     matches_on = {*theirs}
     for uuid, its in marks.items():
         if has_all("\n".join((texts[uuid], *(mark.kind for mark in its))), choice.words):
