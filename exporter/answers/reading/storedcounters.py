@@ -447,10 +447,10 @@ class _Reader:
                 yield target, steps_of | missed[key] if is_lasting else steps_of
 
     def _missed(self, target: Target, times: Sequence[float]) -> Iterator[int]:
-        """The first steps in which a target was scraped, and a series had no sample at the end."""
+        """The steps in which a target was scraped, and a series went from it or came to it."""
         shown = set(self._steps_of(times))
         for before, after in pairwise(self._steps_of(self._scrapes.of(target)[0])):
-            if before in shown and after not in shown:
+            if (before in shown) != (after in shown):
                 yield after
 
     def _of_cards(self) -> list[set[Target]]:

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.answers.reading.test_lives import HISTORIES, HOUR, billed
+from tests.answers.reading.test_lives import HISTORIES, HOUR, SCRAPE_S, billed
 from tests.history import backfilled
 from tests.victoriametrics import victoriametrics
-
-STEP_S = 300  # of a bill of less than a day
 
 pytestmark = [
     pytest.mark.slow,
@@ -26,7 +24,6 @@ def test_a_bill_from_it_is_the_one_from_a_prometheus(
         wanted = billed(address, capsys, "--by=pod")
     with victoriametrics(tmp_path, scrapes) as address:
         hours, said = billed(address, capsys, "--by=pod")
-    # A release of 2022 leaves out the one scrape at which counting begins. So what is looked at
-    # once a step begins a step later, and that time is unobserved.
-    assert hours == pytest.approx(dict(wanted.hours), abs=STEP_S / HOUR + 1e-6)
+    # A release of 2022 leaves out the one scrape at which counting begins.
+    assert hours == pytest.approx(dict(wanted.hours), abs=SCRAPE_S / HOUR + 1e-6)
     assert bool(said) == bool(wanted.said)
