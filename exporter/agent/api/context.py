@@ -141,6 +141,8 @@ class Context:
         for _, held in labelled(self.shown.facts, "container"):
             holdings[held.owner.pod_name].append(held)
         facts = {(pod.namespace, pod.name): pod for pod in self.shown.facts.pods}
+        # A pod that has ended holds something for a while and has no facts; a new one has facts and
+        # holds nothing yet.
         names = sorted(name for name in facts.keys() | holdings.keys() if self.sees(name[0]))
         wanted = [name for name in names if self.wanted in {None, name}]
         return [PodParts(*name, facts.get(name), holdings[name]) for name in wanted]
@@ -196,6 +198,7 @@ class Context:
         numbers = {device.uuid: str(device.index) for device in self.snapshot.facts.devices}
         for key, points in Past(past, self.minutes * MINUTE_NS // past.step_ns).items():
             level = "container" if isinstance(key.owner, ContainerKey) else "group"
+            # The newest point is some seconds old: since then a device may have gone.
             labels = [*(key.owner or ()), numbers.get(key.uuid, ""), key.uuid]
             yield Points("device" if key.owner is None else level, labels, *points.values())
 

@@ -9,6 +9,8 @@ from exporter.agent.api.fields import FLAG, NUMBER, TEXT, Json, described, list_
 from exporter.metrics.families import FAMILIES, Family, Sample
 from exporter.model import Number
 
+# JSON has more forms than numbers with labels, and the metric table does not say which. Tests hold
+# each document against the schema, which is made from these, too.
 FLAGS = frozenset({"up", "simulated", "placement_mismatch"})  # 0 and 1 mean false and true
 ONE = frozenset({"info", "build_info", "config_info", "method_info"})  # one set of labels at most
 LISTED = frozenset({"unmeasured", "allocation_info"})  # several sets of labels, without values
@@ -105,6 +107,7 @@ def _without_empty(labels: Mapping[str, str]) -> Json:
 
 def in_base_units(number: Number, divisor: int) -> Number | None:
     """The number in base units; None if JSON cannot express it."""
+    # Bytes and counts stay whole: a float has 53 bits for them.
     if divisor == 1 and isinstance(number, int):
         return number
     real = number / divisor

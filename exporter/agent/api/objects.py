@@ -158,6 +158,7 @@ _POD = Object(
     ),
     open=None,
 )
+# Without ``open``: a group is of no namespace, so who sees some namespaces sees none.
 _GROUP = Object(
     "group",
     (
@@ -270,6 +271,7 @@ DEVICES = Object(
 )
 POD = Object(
     "pod",
+    # There is one: ``document.pod`` makes no document of a pod that is not there.
     (*_HEAD, Field("pod", _POD, lambda of, _: of.pods[0])),
     "GET /api/v1/pods/{namespace}/{pod}.",
     (*_OPEN, "pod"),

@@ -43,6 +43,8 @@ def check(settings: Settings, arguments: Namespace) -> int:
         say(as_json(examined))
     else:
         width = shutil.get_terminal_size().columns
+        # no-color.org: any value counts, but an empty one.
         coloured = is_terminal() and not os.environ.get("NO_COLOR")
         say(as_text(examined, width, coloured=coloured), coloured=coloured)
+    # Notes do not count: what they are about was not asked for, or may be intended.
     return 1 if any(one.finding.verdict is CheckVerdict.PROBLEM for one in examined) else 0

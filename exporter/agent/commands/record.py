@@ -96,6 +96,7 @@ def record(settings: Settings, arguments: Namespace) -> int:
             for source in opened:
                 stack.callback(source.close)
             sources = boards_only(sources) if arguments.share else sources
+            # The key is this recording's own, and nobody keeps it: two cannot be joined by it.
             names = Pseudonyms(secrets.token_bytes(32)) if arguments.anonymise else None
             # A shared file shows a board to everybody: no name of the node, its pods or its users
             # is in it.
@@ -172,6 +173,7 @@ def _opened(path: str, session: "Session", *, force: bool) -> Iterator[BinaryIO]
         yield binary()
         return
     mode: Literal["wb", "xb"] = "wb" if force else "xb"
+    # The mode is given as the file is made: changed afterwards, others could open it in between.
     with open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         try:
             yield file
@@ -222,6 +224,7 @@ class Session:
     ) -> None:
         self.read = False
         self.why = "the first cycle was not done"
+        # The cycle has these, too: a replay knows no others, and has to make the same pages.
         settings = disguised(settings) if names else settings
         self._recorder = Recorder(sources, clock, names)
         self._interval_ns = settings.collection_interval_ns
@@ -245,6 +248,7 @@ class Session:
 
     def cycle(self) -> Cycle:
         """Do one cycle, even if something fails, and return what the sources returned in it."""
+        # A cycle that fails has no page. Its replay is then compared with none.
         page = ""
         self._recorder.begin()
         try:
@@ -261,6 +265,7 @@ class Session:
 
     def run(self, writer: RecordingWriter, length_ns: int, stop: Stop) -> None:
         """Cycle at the interval for this time, until ``stop`` is set or only a restart helps."""
+        # As the collector itself does: use of the first cycle would else be under pods' ids.
         self._recorder.sources.pods.wait(FIRST_LIST_S)
         begun_ns = due_ns = self._clock.monotonic_ns()
         with progress() as shown:

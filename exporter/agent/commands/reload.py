@@ -39,6 +39,8 @@ class Reloader:
         self._clock = clock
         self._one_at_a_time = threading.Lock()
         self._asked = threading.Event()
+        # None is no file's contents. So the first two looks load the file once more, and with it
+        # what was written since the start.
         self._looked: object = None  # the file's contents at the last look
         self._taken: object = None  # and when it was last loaded
         self._problem = ""
@@ -46,6 +48,8 @@ class Reloader:
     def reload(self) -> str | None:
         """Reload the settings. Returns None, or why the old ones stay."""
         with self._one_at_a_time:
+            # Looked at before it is read: what is written in between differs from this, and the
+            # next look takes it.
             self._taken = _contents(self.settings.config_file)
             try:
                 new = self._read()
@@ -94,6 +98,7 @@ class Reloader:
     def watch(self, stop: threading.Event) -> None:
         """Look at the file every two seconds, and reload when asked to, until ``stop`` is set."""
         while not stop.is_set():
+            # Without a file nothing changes by itself: the thread sleeps until somebody asks.
             is_asked = self._asked.wait(LOOK_EVERY_S if self.settings.config_file else None)
             self._asked.clear()
             try:

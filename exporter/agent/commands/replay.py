@@ -104,6 +104,8 @@ class Replay:
         except ValueError as error:
             raise RecordingError(f"its settings do not fit this version: {error}") from error
         try:
+            # For its error only. The first cycle makes them again, and nobody catches a ValueError
+            # there.
             rules_of(self._settings)
         except ValueError as error:
             raise RecordingError(f"its sharing systems do not fit this version: {error}") from error

@@ -167,6 +167,7 @@ class _Agent:
         # The exporter ends within a second, also while a driver call hangs: Python would wait for
         # the call's thread.
         timer = threading.Timer(_END_WITHIN_S, lambda: os._exit(self._status))
+        # Python would wait for a timer that is no daemon, also after a quick end.
         timer.daemon = True
         timer.start()
         logger.info("ending")
@@ -235,6 +236,7 @@ def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:
 
 def _about(settings: Settings) -> About:
     """The node's name and settings for the JSON documents and the page."""
+    # The simulated node is another one than this machine, whose name would be found.
     unnamed = settings.simulate and not settings.node_name
     name = "" if unnamed else node_name(settings.node_name)
     families = families_without(settings.documents_left_out)

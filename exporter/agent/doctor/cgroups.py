@@ -15,6 +15,7 @@ from exporter.model import Unmeasured
 from exporter.shown.words import plural, some_of
 
 MOST_DESCRIPTORS = 4096  # of a process
+# Of the driver, of Tegra's (nvhost, nvgpu, nvmap), of DRM, and of WSL (dxg).
 GPU_FILES = ("/dev/nvidia", "/dev/nvhost", "/dev/nvgpu", "/dev/nvmap", "/dev/dri/", "/dev/dxg")
 _NO_CONTAINERS = (
     "on a machine without a container runtime that is as expected; in a pod only the pod's own "
@@ -60,6 +61,8 @@ def _without_a_gpu(evidence: ProbeResults) -> Iterator[int]:
     ]
     for pid in {process.pid for processes in of_nvidia for process in processes}:
         match door.names(f"{procfs}/{pid}/fd", MOST_DESCRIPTORS):
+            # Only a whole list proves that no GPU is open: one that was cut may lack just that
+            # file.
             case Whole(descriptors) if descriptors:
                 links = [door.link(f"{procfs}/{pid}/fd/{each}") for each in descriptors]
                 known = [link.value for link in links if isinstance(link, Whole)]

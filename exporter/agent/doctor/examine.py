@@ -82,6 +82,7 @@ EXAMINATIONS: dict[str, Callable[[ProbeResults], Iterator[CheckResult]]] = {
     "allocations": allocations,
     "groups": groups,
     "clock": clock,
+    # The last one: it counts by owner what the checks before it explain.
     "together": together,
 }
 

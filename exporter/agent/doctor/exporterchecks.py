@@ -93,7 +93,7 @@ def _server(evidence: ProbeResults) -> Iterator[CheckResult]:
     except (ApiError, ValueError):  # reported elsewhere; or the answer has no time
         return
     # The header Date has whole seconds, and was written before it arrived: some seconds mean
-    # nothing.
+    # nothing. Our own time is read now: the checks before this one have waited for servers.
     skew_s = time_ns() / SECOND_NS - server.timestamp()
     if abs(skew_s) > MAX_SKEW_S:
         yield problem("API server's time", f"differs by {skew_s:+.0f} s", _SYNCHRONISE)

@@ -51,6 +51,7 @@ class _Turn(NamedTuple):
     def widened_ns(self) -> int:
         """The interval that such a cost leads to."""
         interval = AdaptiveInterval()
+        # Twice: ``AdaptiveInterval`` goes by the cheaper of the two newest reads.
         for _ in range(2):
             interval.observe(self.cost_ns, self.every_ns or 0)
         return interval.widened_ns(self.every_ns or 0)
@@ -91,6 +92,7 @@ def _turns(gpu: int, readings: Sequence[Mapping[str, PartCost]]) -> Iterator[tup
     for part, cost in (item for costs in readings for item in costs.items()):
         every.setdefault(part, cost.every_ns)
         found = spent.setdefault(part, [0])
+        # The total stands still where the part was not due.
         if cost.duration_ns > found[-1]:
             found.append(cost.duration_ns)
     for part, found in spent.items():
@@ -253,6 +255,7 @@ def module_version(procfs: Path) -> Reply[str]:
 
 
 def _library(library: CDLL, module: str) -> Iterator[CheckResult]:
+    # Mapped is the file that the link leads to, whose name ends in the driver's version.
     mapped = [file.path for file in psutil.Process().memory_maps() if SONAME[:-2] in file.path]
     # The library's own version, ``<NVML's>.<driver's>``, which it says without a driver.
     ask, text = getattr(library, "nvmlSystemGetNVMLVersion", None), create_string_buffer(80)

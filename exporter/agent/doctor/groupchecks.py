@@ -67,6 +67,7 @@ def _sockets(sockets: tuple[str, ...], root: str) -> Iterator[CheckResult]:
         subject = f"socket {path}"
         if not is_socket(path):
             yield problem(subject, "there is no socket", "start the engine, or correct the path")
+        # To connect takes the right to write: unix(7).
         elif os.access(path, os.W_OK):
             yield ok(subject, "can be asked for containers' names")
         else:

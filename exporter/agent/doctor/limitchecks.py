@@ -163,6 +163,7 @@ def _beyond(root: str, capacity: Mapping[Address, int | None]) -> Iterator[Check
         folder.removeprefix(root)
         for folder, _, _ in os.walk(root)
         for device, most in _stated(folder, MAX).items()
+        # Where no capacity is stated, no limit is beyond it.
         if most is not None and most > (capacity.get(device) or most)
     ]
     if beyond:

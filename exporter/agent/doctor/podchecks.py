@@ -114,6 +114,7 @@ def _api(evidence: ProbeResults, connect: Callable[[], KubeClient]) -> Iterator[
         # One pod proves the right to list, and costs a busy server nothing. To watch is a right of
         # its own in RBAC; this watch ends by itself after a second.
         own: Query = {"fieldSelector": f"spec.nodeName={node}"}
+        # From version 0 a watch begins with what the server has cached.
         watch: Query = {**own, "watch": "true", "resourceVersion": "0", "timeoutSeconds": 1}
         names = "pods have no names: their usage is counted for groups by pod uid"
         labels = "the node labels about GPU sharing are not known"
@@ -176,10 +177,12 @@ def _claims(client: KubeClient, evidence: ProbeResults) -> Iterator[CheckResult]
     node = node_name(evidence.settings.node_name)
     without = "devices of claims (DRA) are not placed; or set --pods.claims=off"
     grant = privileges.CLAIMS
+    # A claim is asked for in a namespace. The right is a ClusterRole's, and is the same in each.
     nobody = f"{GROUP}/{version}/namespaces/default/resourceclaims/mgpu-exporter-check"
     slices: Query = {"fieldSelector": f"spec.nodeName={node}", "limit": 1}
     get = _tried(client, _Rule("resourceclaims: get", nobody, {}, grant, without, needed=claimed))
-    # There is no such claim, so "not found" means that the request is allowed.
+    # There is no such claim, so "not found" means that the request is allowed. ``_tried`` names
+    # this privilege where the answer is 404.
     missing = get.privilege == privileges.NODE_NAME
     yield ok(get.subject, "allowed") if missing else get
     path = f"{GROUP}/{version}/resourceslices"

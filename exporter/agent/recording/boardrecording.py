@@ -35,6 +35,8 @@ class BoardMask(Pseudonyms):
 
     def pid(self, pid: int) -> int:
         """The number of a process. No process is still none."""
+        # The driver's own "no process" (NV2080_GPUMON_PID_INVALID). Under a number it would be
+        # somebody.
         if pid in {0, 0xFFFFFFFF}:
             return pid
         return self._pids.setdefault(pid, FIRST_PID + len(self._pids))
@@ -78,6 +80,7 @@ class BoardMask(Pseudonyms):
             processes=listed and tuple(p._replace(pid=self.pid(p.pid)) for p in listed),
             rejected=self._all(memory.rejected),
             unread=self._all(memory.unread),
+            # A charge has a cgroup's identity, with the node's own names.
             charges=(),
         )
 

@@ -39,6 +39,7 @@ def to_json(value: object) -> Json:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
+        # A key of JSON is a text.
         if any(isinstance(key, tuple) for key in value):
             return [[to_json(key), to_json(own)] for key, own in value.items()]
         return {str(key): to_json(own) for key, own in value.items()}

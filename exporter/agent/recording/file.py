@@ -18,6 +18,7 @@ from exporter.inputs.files import opened
 
 T = TypeVar("T", Head, Cycle)
 
+# Both bounds are of what is unpacked: gzip packs zeros to a thousandth.
 LONGEST_LINE = 16 << 20
 MAX_BYTES = 4 << 30  # unpacked
 GZIP = 31  # zlib's wbits: a gzip head and tail around it
@@ -117,6 +118,7 @@ class RecordingReader:
         self._line += 1
         try:
             line = self._file.readline(LONGEST_LINE + 1)
+        # gzip's tail is not there: the recording was ended from outside, or goes on.
         except EOFError:
             line, self.broken_off = b"", True
         except (OSError, zlib.error) as error:

@@ -299,6 +299,8 @@ class Pseudonyms(Names):
             if prefix := prefix_of(key, LABELS):
                 rest = self.name(key.removeprefix(prefix))
                 yield prefix + rest, TOKEN.sub(lambda found: self._token(found[0]), value)
+            # The key is the same at many sites, and says what the label is for. The value may be a
+            # customer.
             elif PUBLIC_LABEL.fullmatch(key):
                 yield key, self.name(value)
 

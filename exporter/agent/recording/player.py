@@ -158,6 +158,7 @@ class _Processes(_PlayedSource):
     """A ``ProcessSource``. A process without an answer has exited."""
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
+        # For its error only: a cycle has what changed, ``identities`` has all.
         answer_of(self._player.cycle.identities)
         known = self._player.identities
         found = {pid: known.get(pid, Unattributed.EXITED) for pid in pids}

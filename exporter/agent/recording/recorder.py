@@ -97,6 +97,7 @@ class Recorder:
         reporting: Sequence[_RecordedSource[Any]]
         reporting = (self._processes, self._pods, *self._nodes, *self._groups)
         for source in reporting:
+            # A source that is not asked in this cycle must not have the report of an earlier one.
             source.report = SourceReport()
         self.move()
 
@@ -221,6 +222,7 @@ class _Processes(_RecordedSource[ProcessSource]):
             return {pid: recorder.names.identity(one) for pid, one in real}
 
         found = self._answer("identities", ask)
+        # Of those that were asked for now: who comes back later is written again.
         before, self._known = self._known, {pid: found.get(pid) for pid in pids}
         known = self._known.items()
         # Nearly all were there a cycle before: only what has changed is written.

@@ -20,6 +20,7 @@ from exporter.model import SchemeDescription
 Texts = Mapping[str, str]
 
 _OF_SYSTEMS = ("allocations.schemes", "allocations.index-basis", "allocations.hami")
+# Beginnings of ``ValueKind.allowed``. Whoever rewords one there has to do so here.
 _HARMLESS = ("one of ", "a group (", "a number ", "a duration ", "true or false", KEY.allowed)
 
 

@@ -77,6 +77,7 @@ def examine(
     } | _from_flags(flags, problems)
     file = given.get("config.file")
     if file and file.text:
+        # The right side wins: flags and variables go before the file.
         given = _from_file(file, problems) | given
     reading = _ValueReader(given, problems)
     settings = Settings(**{field: reading.value(setting) for field, setting in TABLE.items()})
@@ -101,6 +102,8 @@ class _ValueReader:
     def value(self, setting: Setting) -> Any:  # noqa: ANN401 - of the setting's kind
         kind = setting.kind
         given = self._given.get(setting.name)
+        # The default's own text may be no value of the kind, as "" of a list. It stands for "not
+        # set", and still goes before what the file says.
         if given is not None and (given.node is not None or given.text != setting.default):
             try:
                 if kind.read_node and given.node:
@@ -149,6 +152,7 @@ def _from_flags(flags: Mapping[str, list[str]], problems: list[Problem]) -> dict
     given = {}
     for name, texts in flags.items():
         place = ValuePlace(f"--{name}", name)
+        # argparse itself would take the last one, and nobody would see that two places set it.
         if len(texts) > 1 and not BY_NAME[name].kind.many:
             problems.append(Problem(place, f"given {len(texts)} times; give it once"))
             continue
@@ -167,6 +171,7 @@ def _from_file(file: _GivenValue, problems: list[Problem]) -> dict[str, _GivenVa
         reason = getattr(error, "strerror", None) or error
         problems.append(Problem(file.place, f"{file.text} cannot be read: {reason}"))
     else:
+        # A file that has nothing but comments sets nothing, and is no mistake.
         if root is not None and root.tag != NULL:
             return _FileReader(file.text, problems).read(root)
     return {}
@@ -219,6 +224,7 @@ class _FileReader:
             self._refuse(node, name, f"given twice; see line {before.line}")
         elif setting.kind.read_node and not isinstance(node, yaml.ScalarNode):
             self._given[name] = _GivenValue("", self._place(node, name), node)
+        # A name without a value, as a template leaves it, sets nothing.
         elif node.tag != NULL:
             try:
                 text = flag_text(setting.kind, node)
@@ -231,4 +237,5 @@ class _FileReader:
         self._problems.append(Problem(self._place(node, name), text))
 
     def _place(self, node: yaml.Node, name: str) -> ValuePlace:
+        # The name is the file's own text. It may be of any length, and stands in a line of the log.
         return ValuePlace(self._path, name[:80], line_of(node))

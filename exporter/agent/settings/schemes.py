@@ -226,6 +226,7 @@ def _read_scheme(
         wrong.append(_misread(node, where, f"a mapping is expected; known keys: {', '.join(KEYS)}"))
         return None
     given = read_mapping(node, _SECTION, wrong, where)
+    # A key that could not be read is not in ``given``: the scheme would be said to lack it.
     if len(wrong) == before:
         wrong += (_misread(node, below(where, name), text) for name, text in _contradictions(given))
     if len(wrong) > before:

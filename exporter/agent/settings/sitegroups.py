@@ -47,6 +47,7 @@ def read(root: yaml.Node) -> tuple[GroupPattern, ...]:
         where, before = f"[{number}]", len(wrong)
         given = read_mapping(node, _SECTION, wrong, where)
         lacking = [name for name in ("kind", "path") if name not in given]
+        # A key that could not be read is lacking, too, and was named already.
         if len(wrong) == before and lacking:
             wrong.append(StructureProblem(line_of(node), where, f"it needs a {lacking[0]}"))
         if len(wrong) == before:

@@ -118,9 +118,13 @@ def add_arguments(parser: ArgumentParser, shown: Collection[str] = ()) -> None:
             group.add_argument(
                 f"--{setting.name}",
                 dest=setting.name,
+                # A default here would look like a flag that was given, and would go before the
+                # file.
                 default=SUPPRESS,
                 action="append",
                 metavar="VALUE",
+                # argparse formats its help with %: a bare one in a text would end --help with an
+                # error.
                 help=text.replace("%", "%%") if setting.name in shown else SUPPRESS,
                 **switch,
             )

@@ -20,6 +20,7 @@ class WebSettings:
     web_max_requests: int = setting(
         "web.max-requests",
         count(1, 10_000),
+        # As node_exporter's flag of this name.
         "40",
         "Most requests that are served at once; others are answered with 503.",
         "Health checks do not count.",
