@@ -18,6 +18,7 @@ from exporter.shown.printable import clean, printable
 from exporter.shown.reasonwords import UNMEASURED
 from exporter.shown.words import plural
 
+# As a node's own ``check`` ends, and 2 for an exporter that does not answer.
 _OK, _PROBLEM, _NOTHING = 0, 1, 2
 _SUBJECT = 20
 

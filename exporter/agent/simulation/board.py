@@ -76,6 +76,7 @@ class BoardMeter:
         """The counters over all steps before one."""
         if step in self._steps:
             return self._steps[step]
+        # The step of the start may have been dropped, too. Its counters are 0.
         nearest = max((cached for cached in self._steps if cached < step), default=0)
         busy, capped = self._steps.get(nearest, Counts())
         for number in range(nearest, step):

@@ -111,6 +111,8 @@ class Lifecycle:
         if spec.span.every_ns is None:
             since = -BOUND_BEFORE_NS
         else:
+            # Back to one that the table does not show any more: the version is the time of the last
+            # change, and without that pod's removal it would go back.
             since -= spec.span.longest_ns + spec.span.every_ns
         key = pod_key(self._scenario.seed, spec)
         return spec.span.occurrences(key, since, now_ns + BOUND_BEFORE_NS + 1)

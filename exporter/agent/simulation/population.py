@@ -57,6 +57,7 @@ def pod_key(seed: int, pod: PodSpec) -> int:
     return identity.number(seed, "span", pod.namespace, pod.name)
 
 
+# Compared by identity: lives are keys, and a pod's mappings have no hash.
 @dataclass(frozen=True, slots=True, eq=False)
 class Resident:
     """A process of the file, with the keys that its chances are drawn from.
@@ -164,6 +165,8 @@ class Population:
             for number, start, end in process.span.occurrences(
                 resident.key, begin_ns - since, min(end_ns, home.end_ns) - since
             ):
+                # The pod comes again or its process does, never both (``read_process``): one of
+                # them is 0.
                 pid = self._pid(resident, home.number or number)
                 stop = min(since + end, home.end_ns)
                 yield ProcessLife(pid, since + start, stop, resident, home.number)

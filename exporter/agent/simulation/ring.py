@@ -95,6 +95,7 @@ class Ring:
 
     def _ended_by(self, us: int) -> int:
         """Number of the newest sample that had ended by a time; those before the start are idle."""
+        # The inverse of ``_end_us``, which rounds down: each nanosecond of this microsecond counts.
         return (1000 * (us - self._first_us + 1) - 1) // self._period_ns
 
     def _end_us(self, number: int) -> int:
@@ -165,6 +166,7 @@ class Ring:
             left -= ns
             if left < 0:
                 return life.pid
+        # The parts add up to the sum, so that one of them was met above.
         return NOBODY
 
 

@@ -26,6 +26,7 @@ def decimal(low: float, high: float, allowed: str) -> ValueKind[float]:
 
     def read(text: str) -> float:
         number = float(text)
+        # Asked in this way, NaN is refused, too: it is neither too small nor too large.
         if not low <= number <= high:
             raise ValueError(text)
         return number

@@ -81,6 +81,7 @@ class TokenBucket:
     def __init__(self, rate: RateLimit, clock: Clock) -> None:
         self.rate = rate
         self._clock = clock
+        # One time says how many tokens are there: those that come until then are missing.
         self._full_ns = clock.monotonic_ns()  # when the bucket is, or was, full
 
     def take(self) -> bool:
@@ -156,6 +157,7 @@ class Gate:
         """The access of the requested path; OPEN if there is no such path."""
         resource = request.match_info.route.resource
         if resource is None:
+            # Its answer is 404, which says nothing of the node.
             return Access.OPEN
         return self._accesses.get(resource.canonical, Access.PRIVATE)
 
@@ -213,6 +215,7 @@ class Gate:
             guarded = guarded_page or request.method == hdrs.METH_POST
             if self._is_of_other_site(request) if guarded else self._is_rebound(request):
                 raise web.HTTPForbidden(text=_OTHER_SITE)
+            # With views, ``_review`` has let in nobody who may not see it.
             if self.views is None and guarded_page and not self.trusts(request):
                 raise web.HTTPForbidden(text=_NO_CREDENTIALS)
         return await handler(request)
@@ -243,6 +246,7 @@ class Gate:
         if self._bucket is None or self._bucket.rate != file.rate:
             self._bucket = TokenBucket(file.rate, self.clock)
         if not self._bucket.take():
+            # Rounded up: whoever comes a moment too early is refused once more.
             wait_s = -(-file.rate.interval_ns // 1_000_000_000)
             raise web.HTTPTooManyRequests(
                 text="more requests than rate_limit in --web.config.file allows\n",

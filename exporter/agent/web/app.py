@@ -59,6 +59,8 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     gate = Gate(config, clock, open_page=settings.web_open_page, views=views)
     clients = Clients(limits or ClientLimits(), settings.web_max_requests, config)
     noted = _noting(viewers or Viewers(clock), settings.web_telemetry_path, gate)
+    # In this order: who is refused takes no place, and who gets no place is no viewer, for whom a
+    # driver would be asked more often.
     app = web.Application(middlewares=[gate.check, clients.check, noted])
     app[CLIENTS] = clients
     app.on_response_prepare.append(_add_headers(config))
@@ -81,6 +83,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
         home = _home(gate, live, health, clock, settings.web_telemetry_path)
         for route in (
             *routes(gate),
+            # Who may not see the page has the landing page there, unless Kubernetes decides.
             Route("/", home, Access.OPEN if views is None else Access.VIEW),
             *static_routes(),
             *runbooks.routes(gate),

@@ -88,6 +88,7 @@ class ClientConnection(web.RequestHandler):
             access_log=None,  # type: ignore[arg-type]
             logger=logger,
             keepalive_timeout=clients.limits.request_s,
+            # aiohttp would take for 10 s what else the client sends after a refusal.
             lingering_time=0,
             max_line_size=_MAX_LINE,
             max_field_size=_MAX_FIELD,

@@ -97,6 +97,7 @@ def _is_served(path: Path) -> bool:
             probe.connect(str(path))
         except ConnectionRefusedError:
             return False
+        # Nothing proves that it is nobody's, so it stays.
         except OSError:
             return True
         return True

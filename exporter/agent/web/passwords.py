@@ -69,6 +69,8 @@ class Passwords:
         else:
             hashes = list(users.values())
             hashed = hashes[int.from_bytes(self._digest(given.user.encode())) % len(hashes)]
+        # With the hash in it: once a password is changed in the file, the old one is not cached any
+        # more.
         digest = self._digest(given.user.encode(), hashed, given.password)
         if known and digest in self._verified:
             self._verified.move_to_end(digest)
@@ -92,6 +94,7 @@ class Passwords:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _digest(self, *parts: bytes) -> bytes:
+        # Each part with its length: no two lists of parts make the same bytes.
         framed = b"".join(len(part).to_bytes(8) + part for part in parts)
         return hmac.digest(self._key, framed, hashlib.sha256)
 

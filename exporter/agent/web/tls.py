@@ -44,6 +44,8 @@ def server_context(tls: TlsKeys, material: Material) -> ssl.SSLContext:
     # The contents are loaded and not the files: they were read together, and may have no file.
     try:
         with _as_file(material.cert) as cert, _as_file(material.key) as key:
+            # Without a password OpenSSL would ask for that of an encrypted key on the terminal, and
+            # wait.
             context.load_cert_chain(cert, key, password="")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "not a PEM certificate and its key"

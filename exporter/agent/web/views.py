@@ -117,6 +117,7 @@ class Views:
         if await self._verdicts.permits(client, PAGE):
             return EVERYTHING
         here = await asyncio.to_thread(namespaces_of, self._newest())
+        # One review for who may see all pods, in place of one for each namespace.
         if here and await self._verdicts.permits(client, _pods_of("")):
             return NamespaceView(frozenset(here))
         # Whoever may see a namespace's pods may see what they use. A few are asked about at once,

@@ -145,6 +145,8 @@ class _FigureReader:
         raw_s = self._first_s(LIMITED if of_groups else "mgpu_container_allocation_info")
         known = [one for one in (self.recorded_s, raw_s) if one is not None]
         self.first_s = min(known, default=None)
+        # What the exporters had before the rules recorded is in no recorded series, and would be
+        # missing.
         self.is_recorded = self.recorded_s is not None and (
             raw_s is None or self.recorded_s - raw_s < _HOUR_S
         )
@@ -219,6 +221,7 @@ class _FigureReader:
             series = f"({self._series[name](self._chosen, self._step_s)})[{long}:{step}]"
         else:
             return {}
+        # A function with an argument of its own is given up to the comma behind it.
         call = how if how.endswith(" ") else f"{how}("
         found = self._prometheus.at(f"{call}{series})", self._until_s)
         return {

@@ -105,6 +105,7 @@ def steps_of_unit(scheme: str, resource: Resource) -> float:
     """
     unit = UNITS.get((scheme, resource))
     step = max(USUAL[resource], (unit.step or 1) * unit.size if unit else 0.0)
+    # 5 % are 20 steps, and not 19.999.
     return round(1 / step) if resource is _CORE else 1 / step
 
 

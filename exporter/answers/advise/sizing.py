@@ -33,6 +33,8 @@ class SizingOutcome(Enum):
     The first that fits counts. Refusals stand together.
     """
 
+    # Rules record the place of an outcome in this list, and ``_is_refused`` is a range of them: one
+    # that is put in between changes what stored samples mean.
     RAISE_EARLY = "raise", "too_early"
     NO_SHARE = "refused", "not_promised"
     TOO_EARLY = "refused", "too_early"

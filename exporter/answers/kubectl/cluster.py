@@ -175,6 +175,7 @@ class UserCluster:
 
         """
         refused: list[str] = []
+        # The headers alone: the user's token is shown to exporters, and to no store.
         added = Credentials(headers=self._credentials().headers)
         for label, namespace in product(STORES, self._namespaces):
             path = f"/api/v1/namespaces/{quote(namespace)}/services"

@@ -1,7 +1,7 @@
 """The live view of ``top``: keys, the screen, and a thread that reads the feed.
 
-What is shown is decided in ``lines``, ``view`` and ``table``, which are pure. No text is given to
-textual as markup.
+What is shown is decided in ``nodelines``, ``fleetlines``, ``overview`` and ``linetable``, which are
+pure. No text is given to textual as markup.
 """
 
 import threading

@@ -78,6 +78,7 @@ def case_of(
         one for one in now.facts.holdings if _name_of(one.owner) == of and not one.ended
     ]
     parts = []
+    # By its text: keys of containers and of groups have no order between them.
     for one in sorted(held, key=lambda one: (str(one.owner), one.index or 0)):
         part = OnCard(
             container="",
@@ -129,6 +130,7 @@ def _waiting_on(
         old, new = old.visible_to((view,)), new.visible_to((view,))
     grown: dict[str, int] = {}
     for pod, ns in new.by_pod.items():
+        # A group has no namespace. Its kind and name stand in the pod's place: slurm/31.
         name = "/".join(pod) if pod[0] else pod[1].replace("/", " ", 1)
         grown[name] = ns - old.by_pod.get(pod, 0)
     waited = (new.waited_ns or 0) - (old.waited_ns or 0)

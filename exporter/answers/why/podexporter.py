@@ -64,6 +64,8 @@ class PodExporter:
             target: times for targets in lives.values() for target, times in targets.items()
         }
         for target in sorted(times_of, key=lambda target: times_of[target]):
+            # A target that begins after all others have ended takes over from them, and their
+            # figures add up. What is there at one time is one thing, shown twice.
             turn += times_of[target][0] > last_s
             last_s = max(last_s, times_of[target][-1])
             self._turns[target] = turn

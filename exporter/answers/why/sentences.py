@@ -20,6 +20,7 @@ from exporter.shown.words import ago, gib, joined, length
 
 NOTEWORTHY = 0.01  # of the time
 HELD_DOWN = 0.1  # of the time, as a mark on the page
+# The bounds of the alert MgpuContainerStarved: why and the alert must not contradict each other.
 PRESSED, FULL, BELOW = 0.5, 0.95, 0.9
 IDLE_S = 60
 _MAX_NAMES = 3
@@ -299,6 +300,7 @@ def _idle(case: Case) -> Iterator[Sentence]:
         until_s = case.unix_s if case.ended_unix_s is None else case.ended_unix_s
         if until_s - max(times) >= IDLE_S:
             yield Sentence(Topic.IDLE, f"It last ran on a GPU {_moment(max(times), case)}.")
+    # Not "is falsy": what is not measured may have run.
     elif case.parts and all(part.core == 0 for part in case.parts):
         yield Sentence(Topic.IDLE, "It has not run on a GPU since counting began.")
 

@@ -255,6 +255,7 @@ class SeriesCase:
         seen = {uid: times for uid, times in seen.items() if times}
         if len(seen) < 2:  # noqa: PLR2004 - one bearer, or none that is known
             return 0.0
+        # Of the bearer that was seen last, its first sample.
         return min(max(seen.values(), key=max))
 
     def _state(self, at_s: float) -> dict[_Key, list[Series]]:
