@@ -80,6 +80,8 @@ def merge(node: yaml.Node) -> None:
             own = [pair for pair in node.value if pair[0].tag != _MERGE]
             names = {key.value for key, _ in own if isinstance(key, yaml.ScalarNode)}
             yaml.SafeLoader("").flatten_mapping(node)
+            # PyYAML puts what is merged before the mapping's own pairs, of several mappings the
+            # first one last.
             others = node.value[: len(node.value) - len(own)]
             last = {pair[0].value: pair for pair in others if pair[0].value not in names}
             node.value = [*last.values(), *own]

@@ -24,6 +24,8 @@ from exporter.agent.allocations.terms import Decoded, DecodeProblem, IndexBasis,
 from exporter.model import Allocation, ClaimRef, Container, Device, NodeFacts, Pod
 
 MAX_CARDS = 64  # of one container; the largest node has 16
+# A pod's annotations together are no longer, by ``decode.MAX_ANNOTATIONS``, which comes first and
+# cuts. This one is met by the pods of a recording, which nothing has cut.
 MAX_ANNOTATION_LENGTH = 64 * 1024  # the API server allows 256 KiB for all annotations of an object
 MAX_NUMBERS_LENGTH = 4096  # of a list of numbers: one for each of a pod's 512 containers takes less
 _MAX_MADE = 4 * MAX_OF_POD  # some decoders drop a part of what they make
@@ -157,6 +159,8 @@ class PodReader:
 
     def reject(self, reason: Reason, detail: str) -> None:
         """Records what could not be read. Of each reason, only the first problem is recorded."""
+        # A tenant's text may have half a surrogate pair, with which no line of the log can be
+        # written.
         detail = detail[:_MAX_DETAIL_LENGTH].encode(errors="replace").decode()
         self._problems.setdefault(reason, DecodeProblem(self.pod.uid, self.scheme, reason, detail))
 
@@ -361,6 +365,7 @@ class PodReader:
         """Return device memory of one card in bytes, from units that are divided over some."""
         if amount is None:
             return None
+        # Less than a byte of each card would be rounded down to a limit of 0.
         if not cards <= amount * unit <= cards * MAX_MEMORY_BYTES:
             detail = f"{amount} times {unit} bytes, {cards} cards"
             if amount >= 1 << 30:  # "8Gi", where MiB are counted

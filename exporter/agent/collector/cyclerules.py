@@ -44,6 +44,7 @@ class CycleRules:
     @property
     def watched(self) -> "CycleRules":
         """The same while somebody looks: rings are read as often as the page is made."""
+        # A cycle that takes longer reads the rings each time, which is 0.
         viewed_ns = VIEWED_NS if self.interval_ns < VIEWED_NS else 0
         every_ns = min(self.demand.samples_every_ns, viewed_ns)
         return replace(self, demand=replace(self.demand, samples_every_ns=every_ns))

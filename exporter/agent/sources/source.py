@@ -104,6 +104,7 @@ class Rejections:
             if line in self._logged or left <= 0:
                 return
             self._logged.add(line, owner)
+        # The last line that an owner gets says that it is the last one.
         more = "" if left > 1 else "; more like this are counted and not logged"
         logger.log(level, "%s%s", line, more)
 

@@ -128,6 +128,7 @@ def _cases(arguments: Namespace, node: OwnNode | None) -> Sequence[Case]:
         feed = here(node).open()
         try:
             feed.read()  # the first cycle has been done
+            # Both moments are compared, so the second one has to be of a later cycle than this.
             first = feed.snapshot
             before, version = _moment(first), first.version
             owners = _owners(before, (namespace, pod), view, "this node")

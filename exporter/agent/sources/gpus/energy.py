@@ -88,14 +88,18 @@ class EnergyMeter:
         missed_ns, self._missed_mono_ns = self._missed_mono_ns, None
         gap_ns = 0 if missed_ns is None else missed_ns - self._read_mono_ns
         self._read_mono_ns = mono_ns
+        # The last one is false at two readings of one moment, too: no time is between them to
+        # divide by.
         if before is None or counter_uj < before or not 0 <= gap_ns < elapsed_ns:
             self._idle_uj = self._idle_ns = 0
             return EnergyUse()
+        # In proportion to the time: nobody knows when in it the energy was used.
         late = (counter_uj - before) * gap_ns // elapsed_ns
         used, own_ns = counter_uj - before - late, elapsed_ns - gap_ns
         self._learn(used, own_ns, idle=busy_ns == 0)
         if self._idle_watts is None:
             return EnergyUse(used + late, None, late)
+        # A spell may use less than the usual idle power.
         idle = min(used, int(self._idle_watts * own_ns / 1000))
         return EnergyUse(used + late, idle, late)
 
@@ -146,5 +150,7 @@ class PowerIntegral:
         if since_ns is None or not 0 <= mono_ns - since_ns <= LONGEST_GAP_NS:
             self._half_picojoules = 0
         else:
+            # Milliwatts times nanoseconds are picojoules. They are halved at the end: nothing is
+            # rounded on the way.
             self._half_picojoules += (before + milliwatts) * (mono_ns - since_ns)
         return self._half_picojoules // 2_000_000

@@ -108,6 +108,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
     def follow(self, demand: Demand) -> None:
         with self._lock:
             before, self._demand = self._demand, demand
+            # A viewer who comes or goes changes this figure alone: each scrape would cause a look.
             if before != replace(demand, samples_every_ns=before.samples_every_ns):
                 self._look_at_ns = 0  # a look may do what it demands
 
@@ -190,6 +191,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
             self._devices, self._gone = {}, {}
             self._attached, self._detail, self._look_at_ns = False, absent, 0
             return ()
+        # As the jobs were made. A look may put others in their places.
         before = dict(self._devices)
         jobs: dict[str, Callable[[], object]] = dict(self._jobs()) if self._attached else {}
         if self._look_due():
@@ -199,6 +201,8 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         if LOOK in results and results[LOOK] is None:  # the late end of a release
             results = self._workers.run(jobs, self._left_s(began_ns))
         if LOOK in results and self._apply(results.pop(LOOK)):
+            # What the look brought is read in this cycle, too. Its series would else be missing
+            # until the next.
             read = {u for u in results if self._devices.get(u) is before[u]}
             fresh = {uuid: job for uuid, job in self._jobs().items() if uuid not in read}
             new = self._workers.run(fresh, self._left_s(began_ns))
@@ -211,11 +215,13 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         return {uuid for uuid in self._devices if self._attached and self._workers.busy([uuid])}
 
     def _left_s(self, began_ns: int) -> float:
+        # All runs of a cycle share one deadline: the other sources wait for its end.
         spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
         return max(self._demand.deadline_s - spent_s, 0.0)
 
     def _look_due(self) -> bool:
         due = self._changed() or self._clock.monotonic_ns() >= self._look_at_ns
+        # A driver is not opened again while a call of the time before is in it.
         return due and (self._attached or not self._workers.busy(self._devices))
 
     def _look_in(self, seconds: float) -> None:
@@ -257,6 +263,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
 
     def _readings(self, results: Mapping[str, object]) -> Readings:
         for result in results.values():
+            # The first one is enough: all devices have the one driver.
             if isinstance(result, Exception) and self._lost(result):
                 self._fail(result)
                 break
@@ -266,6 +273,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         readings += [r for each in self._gone.values() for r in each.unread(DeviceState.LOST, GONE)]
         self._changes.log(readings)
         failing = sum(reading.state is not DeviceState.UP for reading in readings)
+        # Not for as long as any fails: one that stays broken would be looked for each five seconds.
         if failing > self._failing:
             self._look_in(LOOK_AGAIN_S)
         self._failing = failing
@@ -298,6 +306,8 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         return self.cgroups.owner_of(pid)
 
     def _status(self, devices: Readings, duration_ns: int) -> SourceStatus:
+        # A lost device says nothing of the driver. If all others hang, it is the driver, and no
+        # card.
         hung = {each.state for each in devices} - {DeviceState.LOST} == {DeviceState.STUCK}
         up = self._attached and not hung and (self.up_if_empty or bool(devices))
         detail = self._detail

@@ -74,6 +74,7 @@ class _Worker:
         self._ended = ended
         self._orders: SimpleQueue[bool] = SimpleQueue()
         self._todo: deque[_Task] = deque()
+        # Python waits at its end for threads that are no daemons, and a call may hang in this one.
         self._thread = Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -152,6 +153,7 @@ class DeviceWorkers:
         """Begins the jobs of all keys without an earlier job or result pending."""
         begun, quick = [], []
         now_ns = self._clock.monotonic_ns()
+        # Each job's equal part of the time of the shared thread.
         quick_ns = int(SHARED_TIMEOUT_S * SECOND / max(len(jobs), 1))
         for key, job in jobs.items():
             task = self._tasks.get(key)
@@ -181,6 +183,7 @@ class DeviceWorkers:
     def _wait(self, tasks: Iterable[_Task], seconds: float) -> bool:
         """Whether all have returned in time."""
         until = monotonic() + seconds
+        # An item may be of an earlier run that ended late. What counts is whether these tasks run.
         while any(task.running for task in tasks):
             try:
                 self._ended.get(timeout=max(until - monotonic(), 0))

@@ -1,7 +1,7 @@
 """Calls of the kubelet's PodResources v1 over its unix socket; the only importer of grpc.
 
 grpc is an optional extra, imported with the first call. Messages go through as bytes: what is in
-them is read by ``entries``.
+them is read by ``resourceentries``.
 """
 
 import threading
@@ -109,6 +109,7 @@ class Kubelet:
         with self._lock:
             if self._interrupted:
                 raise KubeletError("interrupted")
+            # With the lock held: an interrupt between the check and this would find no call to end.
             self._call = self._channel.unary_unary(f"{SERVICE}/{method}").future(
                 request, timeout=self._timeout_s
             )

@@ -32,6 +32,7 @@ def indexed(pods: Mapping[str, Pod], version: int = 0) -> PodTable:
     lowest uid. A static pod's hash is an annotation, which everyone who may create a pod can write.
     A uid always wins over it, and if pods of several names claim one hash, none of them has it.
     """
+    # The best one comes last: of several entries of one id, the last stays.
     ordered = sorted(pods.values(), key=lambda pod: (pod.deleted, pod.uid), reverse=True)
     by_container_id = {
         container_id: (pod.uid, container.name)
@@ -92,6 +93,7 @@ class PodStore:
 
     def delete(self, pod: Pod, now_ns: int) -> None:
         """Mark a pod as deleted; ``pod`` is its last state."""
+        # By its first deletion, however often a watch and lists say so again.
         self._leaves_at.setdefault(pod.uid, now_ns + self._grace_ns)
         self._put(pod if pod.deleted else replace(ended(pod), deleted=True))
 

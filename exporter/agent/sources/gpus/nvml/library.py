@@ -56,6 +56,7 @@ class CallTally:
         self._counts: dict[str, CallCount] = {}
 
     def of(self, name: str) -> Note:
+        # An append is one step of Python's, so that the threads that read need no lock.
         return self._new.setdefault(name, []).append
 
     def snapshot(self) -> Mapping[str, CallCount]:
@@ -143,6 +144,8 @@ class Library:
         """
         self.ask("nvmlInit")
         try:
+            # The loader gives one handle to one library. Another one is of a second library, by the
+            # soname: rare calls would go to that one, and all others to this.
             if pynvml.nvmlLib._handle != self._cdll._handle:  # noqa: SLF001 - dlopen's, no other name
                 raise errors.LibraryError(f"{self._cdll._name} does not call itself {SONAME}")  # noqa: SLF001
             self.driver_version = self._version()

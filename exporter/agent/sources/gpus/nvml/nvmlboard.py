@@ -93,6 +93,7 @@ def memory_info(library: Library, handle: Any) -> MemoryInfo:  # noqa: ANN401 - 
         info = library.ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
         reserved = info.reserved
     except NvmlError as error:
+        # Drivers before 510 have no second version of the struct.
         if not isinstance(error, UnmeasurableError) and error.code != ARGUMENT_VERSION_MISMATCH:
             raise
         info, reserved = library.ask("nvmlDeviceGetMemoryInfo", handle), None
