@@ -1,19 +1,20 @@
 """Times every query of a board over a fleet: ``python -m benchmarks.boards --nodes 100``.
 
-The nodes are those of the fleet's benchmark: each is simulated for seconds, and goes on for an hour
-at that pace, with a scrape in 15 s. What the shipped rules record of it is there for the hour, or
-for a week where a panel looks at one. A query is asked as Grafana asks it at 1600 pixels: of a
-table at one moment, of all else in steps, folded rows too. One is asked after another, each several
-times; the least time counts, for other programs use the machine too. ``--rules`` times the rules.
+The nodes are those of the fleet's benchmark: some are simulated for seconds, and go on for an hour
+at that pace, with a scrape in 15 s; all others are their twins under other names. What the shipped
+rules record of it is there for the hour, or for a week where a panel looks at one. A query is asked
+as Grafana asks it at 1600 pixels: of a table at one moment, of all else in steps, folded rows too.
+One is asked after another, each several times; the least time counts, for other programs use the
+machine too. ``--rules`` times the rules.
 """
 
 import argparse
 import struct
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -24,7 +25,7 @@ import yaml
 
 from benchmarks.fleet.agent import CYCLE_S, Agent, settings
 from benchmarks.fleet.clock import SECOND_NS, SetClock
-from benchmarks.fleet.nodes import name, scenario
+from benchmarks.fleet.nodes import TURN, name, scenario
 from exporter.metrics.families import FAMILIES
 from exporter.metrics.text import Format
 from tests.dashboards.grafana import FOLDER, fill, load, looked_up, panels, resolve, variables
@@ -42,6 +43,8 @@ LEAST_STEP_S = 30
 STEPS_S = (30, 60, 120, 300, 600, 900, 1200, 1800, 3600)
 COUNTERS = {family.full_name for family in FAMILIES if family.type == "counter"}
 
+# What no two nodes have alike, or a pod and its owner: each is a workload of its own.
+OF_ONE_NODE = {"uuid", "parent_uuid", "pod", "by_pod", "owner_name"}
 # prompb.TimeSeries, a sample of 16 bytes, and its value before its time
 SAMPLE = b"\x12\x10\x09"
 
@@ -61,19 +64,30 @@ def pages(number: int) -> tuple[Samples, Samples]:
     return found[-1], found[-2]
 
 
-def written(number: int) -> Iterator[bytes]:
-    """The series of a node over the hour: counters grow as they grew at the end, gauges stay."""
-    last, before = pages(number)
+def written(number: int, of: int = TURN) -> Iterator[bytes]:
+    """The series of a node over the hour; ``of`` so many nodes that are simulated."""
     target = Target({"job": "mgpu-exporter", "instance": name(number), "cluster": "fleet"})
+    twin = "" if number < of else f"-{number}"
+    for labels, samples in _hour(number % of):
+        own = {key: text + twin if text and key in OF_ONE_NODE else text for key, text in labels}
+        yield sent(target.label(own), ()) + samples
+
+
+@cache
+def _hour(number: int) -> list[tuple[Labels, bytes]]:
+    """The samples of a node: counters grow as they grew at the end, gauges stay."""
+    last, before = pages(number)
     ages = range(HOUR_S, -1, -EVERY_S)
     times = [_stamped(AT - age) for age in ages]
+    found = []
     for labels, value in last.items():
-        own = dict(labels)
-        pace = (value - before.get(labels, value)) / CYCLE_S if own["__name__"] in COUNTERS else 0
+        is_counter = dict(labels)["__name__"] in COUNTERS
+        pace = (value - before.get(labels, value)) / CYCLE_S if is_counter else 0
         first = value + HOUR_S * abs(pace)
         values = (struct.pack("<d", first - age * pace) for age in ages)
         each = (SAMPLE + value + at for value, at in zip(values, times, strict=True))
-        yield sent(target.label(own), ()) + b"".join(each)
+        found.append((labels, b"".join(each)))
+    return found
 
 
 def _stamped(at_s: int) -> bytes:
@@ -113,9 +127,12 @@ def rules() -> list[Rule]:
     return found
 
 
-def record(store: Store) -> int:
-    """Lets the store have what the rules record, as if it had always been so; how many series."""
-    count = 0
+def record(store: Store) -> Counter[int]:
+    """Lets the store have what the rules record, as if it had always been so.
+
+    How many series those are that have a sample in so many seconds.
+    """
+    counts = Counter[int]()
     for rule in (one for one in rules() if one.record):
         # What looks back an hour is asked of the end; what a panel reads of a week is there for it.
         length_s = WEEK_S if rule.every_s > RULES_EVERY_S * 5 else HOUR_S
@@ -123,10 +140,10 @@ def record(store: Store) -> int:
         times = [_stamped(AT - age) for age in ages]
         own = {**rule.labels, "__name__": rule.record}
         found = store.query(rule.expr, AT)
-        count += len(found)
+        counts[rule.every_s] += len(found)
         for first in range(0, len(found), 500):
             store.write(_steady(one, own, times) for one in found[first : first + 500])
-    return count
+    return counts
 
 
 def _steady(one: Mapping[str, Any], own: Mapping[str, str], times: Sequence[bytes]) -> bytes:
@@ -260,6 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Fills a Prometheus, and asks the boards."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--simulated", type=int, default=TURN, help="of them; others are twins")
     parser.add_argument("--range", type=int, default=HOUR_S, help="of time, in seconds")
     parser.add_argument("--times", type=int, default=3, help="that each query is asked")
     parser.add_argument("--program", default="prometheus")
@@ -272,10 +290,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         series = 0
         for number in range(options.nodes):
-            found = [*written(number)]
+            found = [*written(number, options.simulated)]
             store.write(found)
             series += len(found)
-        recorded = record(store)
+        recorded = record(store).total()
         print(f"{options.nodes} nodes, {series:,} series, {options.program}")
         print(f"{recorded:,} series recorded, {recorded / options.nodes:.0f} a node")
         if options.rules:

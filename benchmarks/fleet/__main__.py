@@ -15,6 +15,7 @@ from benchmarks.fleet import history, live, report
 from benchmarks.fleet.figures import figures
 from benchmarks.fleet.paper import Assumed
 from benchmarks.fleet.programs import PACKAGES, program
+from benchmarks.fleet.recorded import of_a_node
 from exporter.console.progress import progress
 
 
@@ -47,14 +48,16 @@ def measured(options: argparse.Namespace) -> dict[str, str]:
         ThreadPoolExecutor(1) as pool,
         progress() as shown,
     ):
-        folders = [Path(scratch) / name for name in ("history", "live")]
+        folders = [Path(scratch) / name for name in ("history", "live", "recorded")]
         for folder in folders:
             folder.mkdir()
         every_s, length_s = options.interval, options.history
         block = pool.submit(history.keep, folders[0], time.time(), every_s, length_s)
         run = live.measure(folders[1], options.nodes, every_s, options.seconds, shown)
         shown.say("the block of two hours is written")
-        found = figures(run, block.result())
+        kept = block.result()
+        shown.say("what the rules record is counted")
+        found = figures(run, kept, of_a_node(folders[2]))
     return {
         "run": report.run_table(run, found),
         "paper": report.paper_tables(found, Assumed()),

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from benchmarks.fleet.history import Kept
 from benchmarks.fleet.live import Live, Moment
+from benchmarks.fleet.recorded import Recorded
 
 APPENDED = "prometheus_tsdb_head_samples_appended_total"
 HEAD = "prometheus_tsdb_head_series"
@@ -38,7 +39,7 @@ class Figures(NamedTuple):
     standard_zipped: float
     samples_per_s: float
     head_series: float
-    recorded: float
+    recorded: Recorded
     scrape_p50: float
     scrape_p99: float
     failed_scrapes: float
@@ -48,7 +49,6 @@ class Figures(NamedTuple):
     storage: Cost
     sent_bytes_per_sample: float
     recorded_bytes_per_sample: float
-    recorded_per_s: float
     lost: float
     agent_wal_per_sample: float
     block_bytes_per_sample: float
@@ -71,16 +71,16 @@ class Figures(NamedTuple):
         return self.rules_cpu_s / self.head_series * MILLION
 
 
-def figures(live: Live, kept: tuple[Kept, Kept]) -> Figures:
+def figures(live: Live, kept: tuple[Kept, Kept], recorded: Recorded) -> Figures:
     """Work them out."""
     begin, end = live.begin, live.end
     seconds = end.at_s - begin.at_s
     pages = [page for page in live.pages if page.kind == "standard"]
     appended = _rise(begin.zone.sum(APPENDED), end.zone.sum(APPENDED))
     sent = _rise(begin.agent.sum(SENT), end.agent.sum(SENT))
-    recorded = _rise(begin.zone.sum(SENT), end.zone.sum(SENT))
+    sent_on = _rise(begin.zone.sum(SENT), end.zone.sum(SENT))
     sent_bytes = _rise(begin.agent.sum(SENT_BYTES), end.agent.sum(SENT_BYTES))
-    recorded_bytes = _rise(begin.zone.sum(SENT_BYTES), end.zone.sum(SENT_BYTES))
+    sent_on_bytes = _rise(begin.zone.sum(SENT_BYTES), end.zone.sum(SENT_BYTES))
     series = end.zone.sum(HEAD)
     return Figures(
         nodes=live.nodes,
@@ -91,7 +91,7 @@ def figures(live: Live, kept: tuple[Kept, Kept]) -> Figures:
         standard_zipped=mean(page.zipped for page in pages),
         samples_per_s=appended / seconds,
         head_series=series,
-        recorded=live.answers["recorded"] / live.nodes,
+        recorded=recorded,
         scrape_p50=live.answers["scrape p50"],
         scrape_p99=live.answers["scrape p99"],
         failed_scrapes=live.answers["failed scrapes"],
@@ -102,8 +102,7 @@ def figures(live: Live, kept: tuple[Kept, Kept]) -> Figures:
             live, "storage", series, _rise(begin.storage.sum(ROWS), end.storage.sum(ROWS))
         ),
         sent_bytes_per_sample=sent_bytes / sent,
-        recorded_bytes_per_sample=recorded_bytes / max(recorded, 1),
-        recorded_per_s=recorded / seconds,
+        recorded_bytes_per_sample=sent_on_bytes / max(sent_on, 1),
         lost=end.agent.sum(FAILED) + end.zone.sum(FAILED),
         agent_wal_per_sample=live.disk["agent wal"] / end.agent.sum(AGENT_ADDED),
         block_bytes_per_sample=kept[0].bytes_per_sample,

@@ -70,7 +70,6 @@ class Live(NamedTuple):
 
 QUERIES = {  # of the zone's Prometheus, at the end
     "failed scrapes": "sum(count_over_time(up[10m])) - sum(sum_over_time(up[10m]))",
-    "recorded": 'count({__name__=~".+:mgpu_.+"})',
     "scrape p50": "quantile(0.5, scrape_duration_seconds and up == 1)",
     "scrape p99": "quantile(0.99, scrape_duration_seconds and up == 1)",
 }

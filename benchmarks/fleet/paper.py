@@ -62,7 +62,7 @@ def servers(found: Figures, assumed: Assumed, every_s: int, series_per_node: flo
     rules_s = found.rules_s_per_million * assumed.nodes * found.standard_samples / MILLION
     memory = series * found.zone.bytes_per_series * assumed.headroom
     shards = max(ceil(memory / assumed.shard_bytes), ceil(rules_s / assumed.rules_s))
-    recorded = assumed.nodes * found.recorded / MINUTE_S
+    recorded = assumed.nodes * found.recorded.samples_per_s
     scraping = samples / MILLION * found.agent.cpu_s_per_million
     zipped = found.standard_zipped * series_per_node / found.standard_samples
     return Servers(

@@ -93,7 +93,8 @@ def run_table(live: Live, found: Figures) -> str:
             f"{found.scrape_p50 * 1e3:.0f} ms, {found.scrape_p99 * 1e3:.0f} ms",
         ),
         ("scrapes that failed, by nodes down or too slow", f"{found.failed_scrapes:.0f}"),
-        ("series recorded for each node", f"{found.recorded:.0f}"),
+        ("series that the rules record for each node", f"{found.recorded.series:.0f}"),
+        ("their samples, at the rules' intervals", f"{found.recorded.samples_per_s:.1f} a second"),
         ("all shipped rules took, in a minute", f"{found.rules_s:.2f} s"),
         ("their CPU, at most", f"{found.rules_cpu_s:.2f} s"),
         ("the same for a million series", f"{found.rules_s_per_million:.1f} s"),
@@ -123,7 +124,7 @@ def _two(first: float, second: float, unit: int, name: str) -> str:
 
 
 def _recorded(found: Figures) -> str:
-    part = found.recorded_per_s / found.samples_per_s
+    part = found.recorded.samples_per_s * found.nodes / found.samples_per_s
     return f"{found.recorded_bytes_per_sample:.1f} bytes a sample, {part:.1%} of the samples"
 
 

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.boards.__main__ import record, rules, written
 from benchmarks.fleet import config
 from benchmarks.fleet.figures import Cost, Figures, figures
 from benchmarks.fleet.history import BLOCK_S, Kept, block, newest_block, pages, stamped
 from benchmarks.fleet.live import RULE_FILES, Live, Moment, Page
 from benchmarks.fleet.paper import GIB, Assumed, herd, servers, watches
 from benchmarks.fleet.programs import Samples, Usage
+from benchmarks.fleet.recorded import Recorded, each
 from benchmarks.fleet.report import costs_table, paper_tables, put, run_table
 from benchmarks.fleet.series import choices, counted, parts
 from exporter.metrics.families import FAMILIES, OWN_LEVEL
+from tests.store import Store
 
 FOUND = Figures(
     nodes=100,
@@ -25,7 +28,7 @@ FOUND = Figures(
     standard_zipped=15_000,
     samples_per_s=5000,
     head_series=100_000,
-    recorded=100,
+    recorded=Recorded(series=100, samples_per_s=2),
     scrape_p50=0.01,
     scrape_p99=2,
     failed_scrapes=3,
@@ -35,7 +38,6 @@ FOUND = Figures(
     storage=Cost(1024, 4),
     sent_bytes_per_sample=20,
     recorded_bytes_per_sample=50,
-    recorded_per_s=500,
     lost=0,
     agent_wal_per_sample=10,
     block_bytes_per_sample=3,
@@ -113,7 +115,7 @@ def live() -> Live:
         begin=moment(10, 1, 5000, 1000),
         end=moment(20, 3, 9000, 3000),
         pages=(Page("standard", 100, 10, 5), Page("small", 1, 1, 1), Page("standard", 300, 30, 7)),
-        answers=dict.fromkeys(("recorded", "scrape p50", "scrape p99", "failed scrapes"), 40.0),
+        answers=dict.fromkeys(("scrape p50", "scrape p99", "failed scrapes"), 40.0),
         alerts={"MgpuGpuLost": 2},
         late=0,
         load=1.0,
@@ -122,7 +124,7 @@ def live() -> Live:
 
 
 def test_figures_are_of_the_time_that_was_measured_and_for_each_unit_of_work() -> None:
-    found = figures(live(), (Kept(1000, 10, 3000), Kept(1000, 10, 2000)))
+    found = figures(live(), (Kept(1000, 10, 3000), Kept(1000, 10, 2000)), FOUND.recorded)
 
     assert found.seconds == 10
     assert found.samples_per_s == 200
@@ -130,7 +132,6 @@ def test_figures_are_of_the_time_that_was_measured_and_for_each_unit_of_work() -
     assert found.zone == Cost(bytes_per_series=80, cpu_s_per_million=1000)
     assert found.sent_bytes_per_sample == 20
     assert found.rules_s == pytest.approx(0.2 * 6)
-    assert found.recorded == 2
     assert found.agent_wal_per_sample == 10
     assert (found.block_bytes_per_sample, found.victoria_bytes_per_sample) == (3, 2)
 
@@ -151,8 +152,25 @@ def test_a_large_fleet_is_the_figures_times_its_work() -> None:
         made.samples / 1e6 * 5 + FOUND.rules_cpu_s * 100 / 60
     )
     assert made.rules_s * made.shards == pytest.approx(FOUND.rules_cpu_s * 100)
-    assert made.recorded_samples == 10_000 * 100 / 60
+    assert made.recorded_samples == 10_000 * 2
     assert made.tsdb_disk_day == pytest.approx(made.samples * 86_400 * 3)
+
+
+def test_a_series_has_its_samples_at_the_interval_of_its_rules() -> None:
+    assert each({60: 300, 3600: 36}, nodes=2) == Recorded(
+        series=168, samples_per_s=(300 / 60 + 36 / 3600) / 2
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.program("prometheus")
+def test_what_is_recorded_is_counted_of_all_rules_however_short_a_run_is(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.write(written(0))
+        counts = record(store)
+
+    assert +counts == counts  # without a zero
+    assert counts.keys() == {rule.every_s for rule in rules() if rule.record}
 
 
 def test_where_rules_take_longer_than_they_may_they_decide_on_the_shards() -> None:
@@ -197,7 +215,7 @@ def test_each_choice_keeps_less_than_everything_and_names_what_can_be_switched_o
 
 
 def test_the_tables_have_a_cell_for_each_head() -> None:
-    made = figures(live(), (Kept(1000, 10, 3000), Kept(1000, 10, 2000)))
+    made = figures(live(), (Kept(1000, 10, 3000), Kept(1000, 10, 2000)), FOUND.recorded)
     for text in (run_table(live(), made), paper_tables(FOUND, Assumed()), costs_table(FOUND)):
         for one in text.strip().split("\n\n"):
             assert len({line.count(" | ") for line in one.splitlines()}) == 1
