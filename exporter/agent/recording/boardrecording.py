@@ -88,7 +88,7 @@ class BoardMask(Pseudonyms):
         return frozenset(map(self.pid, pids))
 
 
-class _Processes(AlwaysUp):
+class _UnitProcesses(AlwaysUp):
     """A ``ProcessSource`` in which each process is a unit of its own."""
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
@@ -104,4 +104,4 @@ class _Processes(AlwaysUp):
 
 def boards_only(sources: Sources) -> Sources:
     """The sources of GPUs, with nothing beside them."""
-    return Sources(sources.gpus, _Processes("cgroups"), NoPods())
+    return Sources(sources.gpus, _UnitProcesses("cgroups"), NoPods())

@@ -54,12 +54,14 @@ class Player:
             group_facts=(None,) * len(head.groups),
         )
         self.sources = Sources(
-            gpus=tuple(_Gpus(name, n, self) for n, name in enumerate(head.gpus)),
-            processes=_Processes(head.processes, self, "processes"),
-            pods=_Pods(head.pods, self, "pods"),
-            nodes=tuple(_Node(name, self, "nodes", n) for n, name in enumerate(head.nodes)),
+            gpus=tuple(_PlayedGpus(name, n, self) for n, name in enumerate(head.gpus)),
+            processes=_PlayedProcesses(head.processes, self, "processes"),
+            pods=_PlayedPods(head.pods, self, "pods"),
+            nodes=tuple(_PlayedNode(name, self, "nodes", n) for n, name in enumerate(head.nodes)),
             others=lambda: self.cycle.others,
-            groups=tuple(_Groups(name, self, "groups", n) for n, name in enumerate(head.groups)),
+            groups=tuple(
+                _PlayedGroups(name, self, "groups", n) for n, name in enumerate(head.groups)
+            ),
         )
 
     def turn_to(self, cycle: Cycle) -> None:
@@ -96,7 +98,7 @@ def answer_of(answer: T | Failure | None) -> T:
     raise ReplayedError(answer.message)
 
 
-class _Gpus:
+class _PlayedGpus:
     """A ``GpuSource``. A read takes as long as it took when it was recorded."""
 
     def __init__(self, name: str, position: int, player: Player) -> None:
@@ -154,7 +156,7 @@ class _PlayedSource:
         """Does nothing: nothing is open."""
 
 
-class _Processes(_PlayedSource):
+class _PlayedProcesses(_PlayedSource):
     """A ``ProcessSource``. A process without an answer has exited."""
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
@@ -172,7 +174,7 @@ class _Processes(_PlayedSource):
         return frozenset(answer_of(self._player.cycle.group_kinds).kinds)
 
 
-class _Pods(_PlayedSource):
+class _PlayedPods(_PlayedSource):
     """A ``PodSource``."""
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
@@ -186,14 +188,14 @@ class _Pods(_PlayedSource):
         """Does nothing: the recorded table does not depend on it."""
 
 
-class _Node(_PlayedSource):
+class _PlayedNode(_PlayedSource):
     """A ``NodeSource``."""
 
     def facts(self, table: PodTable) -> NodeFacts:  # noqa: ARG002 - the protocol's
         return answer_of(self._player.cycle.node_facts[self._position])
 
 
-class _Groups(_PlayedSource):
+class _PlayedGroups(_PlayedSource):
     """A ``GroupSource``."""
 
     def facts(self, members: Mapping[GroupKey, GroupMembers]) -> Mapping[GroupKey, GroupFacts]:

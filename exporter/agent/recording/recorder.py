@@ -77,12 +77,16 @@ class Recorder:
         self._time = clock
         nodes, groups = (None,) * len(sources.nodes), (None,) * len(sources.groups)
         self.now = self._before = Cycle((), node_facts=nodes, group_facts=groups)
-        self._processes = _Processes(sources.processes, self)
-        self._pods = _Pods(sources.pods, self)
-        self._nodes = tuple(_Node(source, self, n) for n, source in enumerate(sources.nodes))
-        self._groups = tuple(_Groups(source, self, n) for n, source in enumerate(sources.groups))
+        self._processes = _RecordedProcesses(sources.processes, self)
+        self._pods = _RecordedPods(sources.pods, self)
+        self._nodes = tuple(
+            _RecordedNode(source, self, n) for n, source in enumerate(sources.nodes)
+        )
+        self._groups = tuple(
+            _RecordedGroups(source, self, n) for n, source in enumerate(sources.groups)
+        )
         self.sources = Sources(
-            gpus=tuple(_Gpus(source, self) for source in sources.gpus),
+            gpus=tuple(_RecordedGpus(source, self) for source in sources.gpus),
             processes=self._processes,
             pods=self._pods,
             nodes=self._nodes,
@@ -143,7 +147,7 @@ def _changed(now: T, before: T) -> T | None:
     return None if now == before else now
 
 
-class _Gpus:
+class _RecordedGpus:
     """A ``GpuSource`` whose readings are recorded."""
 
     def __init__(self, source: GpuSource, recorder: Recorder) -> None:
@@ -208,7 +212,7 @@ class _RecordedSource(Generic[S]):
         return ask_and_record(ask, lambda answer: keep(field, answer, position))
 
 
-class _Processes(_RecordedSource[ProcessSource]):
+class _RecordedProcesses(_RecordedSource[ProcessSource]):
     """A ``ProcessSource`` whose answers are recorded, except descriptions."""
 
     _known: Mapping[int, CgroupIdentity | Unattributed | None] = {}  # of the last cycle
@@ -242,7 +246,7 @@ class _Processes(_RecordedSource[ProcessSource]):
         return frozenset(self._answer("group_kinds", ask).kinds)
 
 
-class _Pods(_RecordedSource[PodSource]):
+class _RecordedPods(_RecordedSource[PodSource]):
     """A ``PodSource`` whose answers are recorded."""
 
     def start(self) -> None:
@@ -264,7 +268,7 @@ class _Pods(_RecordedSource[PodSource]):
         self._source.follow(keep)
 
 
-class _Node(_RecordedSource[NodeSource]):
+class _RecordedNode(_RecordedSource[NodeSource]):
     """A ``NodeSource`` whose facts are recorded. It is asked with the real pods."""
 
     def start(self) -> None:
@@ -281,7 +285,7 @@ class _Node(_RecordedSource[NodeSource]):
         return self._answer("node_facts", ask)
 
 
-class _Groups(_RecordedSource[GroupSource]):
+class _RecordedGroups(_RecordedSource[GroupSource]):
     """A ``GroupSource`` whose answers are recorded. It is asked about the real groups."""
 
     def start(self) -> None:

@@ -47,16 +47,18 @@ class Node:
         self.population = Population(scenario)
         self.lifecycle = Lifecycle(scenario, self.population)
         self._meters = [BoardMeter(self.population, d, self._parts(d)) for d in scenario.devices]
-        self._rings = [self._ring(device) for device in scenario.devices]
+        self._rings = [
+            Ring(
+                *(self.population, device.number),
+                identity.number(scenario.seed, "ring", device.shown.uuid),
+                *(scenario.sample_rule, scenario.sample_period_ns),
+            )
+            for device in scenario.devices
+        ]
 
     def _parts(self, board: DeviceSpec) -> list[DeviceSpec]:
         """The instances or partitions of a board that is divided, otherwise the board itself."""
         return [d for d in self.scenario.devices if d.parent == board.number] or [board]
-
-    def _ring(self, device: DeviceSpec) -> Ring:
-        key = identity.number(self.scenario.seed, "ring", device.shown.uuid)
-        rule, period_ns = self.scenario.sample_rule, self.scenario.sample_period_ns
-        return Ring(self.population, device.number, key, rule, period_ns)
 
     def devices(self) -> tuple[Device, ...]:
         """The devices, in the order of their numbers in the scenario."""

@@ -1,6 +1,6 @@
 """What is known of a pod or a group, for ``why``: its parts, and the cards they are on.
 
-``node_case`` makes a case of a node's facts, ``series_case`` of a Prometheus's series.
+``nodecase`` makes a case of a node's facts, ``seriescase`` of a Prometheus's series.
 """
 
 from collections.abc import Mapping

@@ -75,7 +75,10 @@ def case_of(
     earlier = {(one.owner, one.uuid): one for one in before.facts.containers}
     cards = _Cards(before, now, view)
     held: list[ContainerHolding | GroupHolding] = [
-        one for one in now.facts.holdings if _name_of(one.owner) == of and not one.ended
+        one
+        for one in now.facts.holdings
+        if not one.ended
+        and of == (one.owner.pod_name if isinstance(one.owner, ContainerKey) else one.owner)
     ]
     parts = []
     # By its text: keys of containers and of groups have no order between them.
@@ -109,10 +112,6 @@ def case_of(
         window_s=window_s,
         parts=tuple(parts),
     )
-
-
-def _name_of(owner: ContainerKey | GroupKey) -> PodName | GroupKey:
-    return owner.pod_name if isinstance(owner, ContainerKey) else owner
 
 
 def _waiting_on(

@@ -95,7 +95,7 @@ class _Waiting(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Look:
+class _LastLook:
     """What the last look at a process showed: when it was, and which folder it has.
 
     ``start_before``: when the process began that had this folder before, by its pid.
@@ -123,7 +123,7 @@ class KfdProcesses:
         self._known: dict[int, KfdProcess] = {}
         self._left_out: dict[int, tuple[Hashable, list[str]]] = {}  # owner, the folders' names
         self._room: Held[int] = Held(MAX_PROCESSES, newest=True)
-        self._looks: dict[int, _Look] = {}
+        self._looks: dict[int, _LastLook] = {}
         self._turns: Turns[int] = Turns()
         self._number, self._tokens, self._refilled_ns = 0, float(MAX_PROCESSES), 0
         self._seen: tuple[int, int] | None = None  # how the folder was when it was listed
@@ -239,7 +239,7 @@ class KfdProcesses:
         start = None if self._is_nested else start_time(self._root, pid)
         reply = door.about(f"{self._folder}/{names[0]}")
         folder = reply.value if isinstance(reply, Whole) else None  # what is in it says so itself
-        self._looks[pid] = _Look(self._clock.monotonic_ns(), folder and folder.st_ino)
+        self._looks[pid] = _LastLook(self._clock.monotonic_ns(), folder and folder.st_ino)
         is_older = folder is not None and self._is_older(folder.st_mtime_ns, start)
         folders = () if is_older else self._folders(names)
         self._known[pid] = KfdProcess(pid, start, owner, folders, names, self._number, is_new)
