@@ -12,9 +12,10 @@ PAGE = (ROOT / "docs" / "questions.md").read_text()
 SCENARIO = Path(__file__).parent / "allocations.yaml"
 MINUTES = (12, 18, 31)
 ODD = 'gpu="0",uuid="GPU-odd"'
+UNREADABLE = "GPUs that cannot be read"
 # What no simulated run has: by the query that is to find it.
 FAULTS = {
-    "GPUs that cannot be read": {f"mgpu_device_up{{{ODD}}}": ["0x140"]},
+    UNREADABLE: {f"mgpu_device_up{{{ODD}}}": ["0x140"]},
     "errors that the driver reported in the last hour (XIDs)": {
         f'mgpu_device_xid_errors_total{{{ODD},xid="79"}}': ["0x30 1x110"]
     },
@@ -126,3 +127,12 @@ def test_a_fault_is_found_and_nothing_without_it(
 ) -> None:
     assert title not in of_healthy
     assert titles({title: QUERIES[title]}, FAULTS[title], tmp_path) == {title}
+
+
+def test_a_card_that_is_lost_is_not_left_to_give(tmp_path: Path) -> None:
+    [title] = (one for one in QUESTIONS["What is left to give?"] if "without MIG" in one)
+    info = {f'mgpu_device_info{{{ODD},parent_uuid="",sharing="none"}}': ["1x140"]}
+
+    assert titles({title: QUERIES[title]}, info | FAULTS[UNREADABLE], tmp_path) == set()
+    up = {name: ["1x140"] for name in FAULTS[UNREADABLE]}
+    assert titles({title: QUERIES[title]}, info | up, tmp_path) == {title}

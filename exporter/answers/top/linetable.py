@@ -115,7 +115,8 @@ def _bar_or_why(
     line: Line, of: Figure, ratio: float | None, mark: float | None, cells: int
 ) -> Cell:
     if of.value is None:
-        return [Piece(of.why.replace("_", " ")[:cells], Tone.UNKNOWN)]
+        why = of.why.replace("_", " ")
+        return [Piece(why if len(why) <= cells else f"{why[: cells - 1]}…", Tone.UNKNOWN)]
     if ratio is None:
         return []
     tone = tone_of(line, of)

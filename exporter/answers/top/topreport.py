@@ -30,6 +30,7 @@ _COLOURS = {
     Tone.UNKNOWN: "\x1b[35m",
 }
 _END = "\x1b[0m"
+_NO_REASON = "There is no figure, and no reason for that."
 
 
 def report(view: Overview, width: int | None, *, coloured: bool, is_part: bool = False) -> str:
@@ -59,8 +60,8 @@ def report(view: Overview, width: int | None, *, coloured: bool, is_part: bool =
     if unknown := _unknown_by_reason(named):
         lines += [[], *said("? is not known:", Tone.UNKNOWN)]
         for why, figures in unknown.items():
-            reason = f"{why}: {UNMEASURED[Unmeasured(why)]}" if why in set(Unmeasured) else why
-            lines += said("\n    ".join([f"  {reason}", *figures]), Tone.UNKNOWN)
+            reason = UNMEASURED[Unmeasured(why)] if why in set(Unmeasured) else _NO_REASON
+            lines += said("\n    ".join([f"  {why}: {reason}", *figures]), Tone.UNKNOWN)
     colours = _COLOURS if coloured else {}
     coded = (
         "".join(f"{colours[p.tone]}{p.text}{_END}" if p.tone in colours else p.text for p in line)

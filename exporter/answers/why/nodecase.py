@@ -46,6 +46,13 @@ def groups_of(facts: Facts, kind: str, name: str) -> list[GroupKey]:
     ]
 
 
+def called(facts: Facts, view: str = "") -> dict[str, str]:
+    """What people call each group, by its kind and id: ``docker llm-server``, ``user dave``."""
+    groups = [held for held in facts.groups if not (held.ended or view)]
+    names = {held.owner: held.info and held.info.name for held in groups}
+    return {" ".join(of): f"{of.kind} {name or of.group}" for of, name in names.items()}
+
+
 def is_called(wanted: str, group: str, name: str) -> bool:
     """Whether a group, with the name that is known of it, is the wanted one."""
     return wanted in {group, name} or (len(wanted) >= _SHORT_ID and group.startswith(wanted))
@@ -80,7 +87,7 @@ def case_of(
         if not one.ended
         and of == (one.owner.pod_name if isinstance(one.owner, ContainerKey) else one.owner)
     ]
-    parts = []
+    parts, names = [], called(now.facts)
     # By its text: keys of containers and of groups have no order between them.
     for one in sorted(held, key=lambda one: (str(one.owner), one.index or 0)):
         part = OnCard(
@@ -98,7 +105,7 @@ def case_of(
                 part,
                 container=one.owner.container,
                 share=one.allocation.core,
-                waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid)), view),
+                waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid)), view, names),
                 memory_limit_bytes=one.allocation.memory_bytes,
                 scheme=", ".join(sorted({granted.scheme for granted in one.allocation.granted})),
                 misplaced=one.misplaced,
@@ -115,7 +122,7 @@ def case_of(
 
 
 def _waiting_on(
-    now: ContainerHolding, before: ContainerHolding | None, view: str
+    now: ContainerHolding, before: ContainerHolding | None, view: str, names: Mapping[str, str]
 ) -> Mapping[str, float] | None:
     """Its waiting by who ran: the pressure, divided by what was counted between the moments.
 
@@ -130,7 +137,8 @@ def _waiting_on(
     grown: dict[str, int] = {}
     for pod, ns in new.by_pod.items():
         # A group has no namespace. Its kind and name stand in the pod's place: slurm/31.
-        name = "/".join(pod) if pod[0] else pod[1].replace("/", " ", 1)
+        group = pod[1].replace("/", " ", 1)
+        name = "/".join(pod) if pod[0] else names.get(group, group)
         grown[name] = ns - old.by_pod.get(pod, 0)
     waited = (new.waited_ns or 0) - (old.waited_ns or 0)
     pressure = now.average.waiting or 0.0
@@ -146,6 +154,7 @@ class _Cards:
         self._before = {device.uuid: device for device in before.facts.devices}
         self._view = view
         self._facts = now.facts
+        self._called = called(now.facts)
         self._on: dict[str, set[ContainerKey | GroupKey]] = defaultdict(set)
         for held in now.facts.holdings:
             if not held.ended:
@@ -165,7 +174,8 @@ class _Cards:
                     is_visible = self._view in {"", owner.namespace}
                     others.add("/".join(owner.pod_name) if is_visible else OTHERS.kind)
             elif owner != own:
-                others.add(OTHERS.kind if self._view else " ".join(filter(None, owner)))
+                name = " ".join(filter(None, owner))
+                others.add(OTHERS.kind if self._view else self._called.get(name, name))
         # A reason that is new has no time before, and none between the two moments.
         throttled: Mapping[str, float] = {}
         before = self._before.get(device.uuid)

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 from typing import NamedTuple, TypeVar
@@ -115,6 +115,7 @@ class SeriesCase:
         self._level = "container"
         self._names: Sequence[Mapping[str, str]] = ()  # its labels, in each way of renaming them
         self._pod: Mapping[str, str] = {}  # its labels, of which some may be renamed
+        self._called: dict[str, str] = {}  # what people call the groups on its cards
         self._exporter = PodExporter(prometheus)
 
     def pods(self) -> list[str]:
@@ -147,6 +148,11 @@ class SeriesCase:
                 kept = {n: one.labels.get(n, "") for n in ("kind", "group", "instance")}
                 found += [] if kept in found else [kept]
         return found
+
+    def group_names(self) -> dict[str, str]:
+        """What people call each group that the viewer may see, by its kind and id."""
+        chosen = self._select([_GROUP_INFO])
+        return {} if self._view else _called(self._prometheus.at(chosen, self._until_s))
 
     def read_group(self, labels: Mapping[str, str]) -> Case:
         """The case of one of the ``groups``."""
@@ -190,8 +196,8 @@ class SeriesCase:
         self._span_s = max(1, ceil(self._until_s - max(whole_s, self._since_s)))
         observed_s = max((one.observed_s for one in core.values()), default=self._window_s)
         is_partly = self._window_s - observed_s > max(_STEP_S, self._window_s * _PART)
-        waiting_on = self._waited_for(waiting) if of_pod else {}
         cards = self._cards({key: many[0].labels for key, many in state.items()})
+        waiting_on = self._waited_for(waiting) if of_pod else {}
         behind_s = self._behind_s()
         parts = [
             _part(
@@ -291,8 +297,9 @@ class SeriesCase:
             namespace, pod = labels.get("by_namespace", ""), labels.get("by_pod", "")
             if self._view and namespace != self._view:
                 return _key(labels), _OTHERS
-            name = f"{namespace}/{pod}" if namespace else pod.replace("/", " ", 1)
-            return _key(labels), name
+            group = pod.replace("/", " ", 1)
+            called = self._called.get(group, group)
+            return _key(labels), f"{namespace}/{pod}" if namespace else called
 
         found: dict[_Key, dict[str, float]] = defaultdict(dict)
         # not increase(), for which one scrape in the window is none
@@ -318,6 +325,8 @@ class SeriesCase:
             label(one.labels, "uuid"): one.labels
             for one in self._exporter.series(self._select([name], matcher), name, self._until_s)
         }
+        groups = self._select([_GROUP_INFO], matcher)
+        self._called = _called(self._exporter.series(groups, _GROUP_INFO, self._until_s))
         busy = self._rates(f"{_DEVICE}busy_seconds_total", matcher, _uuid)
         throttled: dict[str, dict[str, float]] = defaultdict(dict)
         rates = self._rates(
@@ -372,6 +381,7 @@ class SeriesCase:
             name = _pod(one.labels) if is_pod else _group(one.labels)
             if name in own:
                 continue
+            name = self._called.get(name, name)
             if self._view and not (is_pod and label(one.labels, "namespace") == self._view):
                 name = _OTHERS
             found[label(one.labels, "uuid")].add(name)
@@ -473,6 +483,14 @@ def _bare(one: Series) -> str:
 
 def _group(labels: Labels) -> str:
     return f"{label(labels, 'kind')} {label(labels, 'group')}"
+
+
+def _called(groups: Iterable[Series]) -> dict[str, str]:
+    """What people call each group, by its kind and id."""
+    of = [one.labels for one in groups]
+    return {
+        _group(one): f"{label(one, 'kind')} {one.get('name') or label(one, 'group')}" for one in of
+    }
 
 
 def _uuid(labels: Labels) -> str:

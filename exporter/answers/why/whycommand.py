@@ -17,7 +17,7 @@ from exporter.answers.reading.feeds.remote import RemoteFeed
 from exporter.answers.reading.moment import NodeMoment
 from exporter.answers.reading.ranges import add_range, moment, range_of
 from exporter.answers.why.case import Case
-from exporter.answers.why.nodecase import case_of, groups_of, members_of, pods_of
+from exporter.answers.why.nodecase import called, case_of, groups_of, members_of, pods_of
 from exporter.answers.why.sentences import sentences
 from exporter.answers.why.seriescase import SeriesCase
 from exporter.console.output import columns, say, warn
@@ -25,7 +25,7 @@ from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
 from exporter.model import GroupKey, PodName, Snapshot
 from exporter.shown.printable import clean, utc, wrapped
-from exporter.shown.words import joined, short_ids
+from exporter.shown.words import joined, short_ids, some_of
 
 SECOND_NS = 10**9
 _OK, _UNKNOWN, _NOTHING = 0, 1, 2
@@ -159,7 +159,8 @@ def _of_series(
     """The cases of a pod, else of a workload's pods, else of a group on each of its nodes."""
     first = reader()
     known = first.pods()
-    if f"{namespace}/{pod}" not in known and (namespace or not _named(pod, known)):
+    namespace = namespace or _namespace_of(pod, known, where)
+    if f"{namespace}/{pod}" not in known:
         members = first.members(namespace, pod)
         if len({name for name, _ in members}) > 1:
             _refuse_several([f"{name}/{pod}" for name in {name for name, _ in members}], where)
@@ -168,16 +169,15 @@ def _of_series(
         cases = [case for case in cases if case.parts]
         if cases:
             return cases
-    namespace = namespace or _namespace_of(pod, known, where)
-    case = first.read(namespace, pod)
-    if case.parts:
+    case = first.read(namespace, pod) if namespace else None
+    if case and case.parts:
         return [case]
-    seen_s = first.last_seen(namespace, pod)
+    seen_s = first.last_seen(namespace, pod) if case else None
     if seen_s is not None:
         at = utc(seen_s, "%Y-%m-%d %H:%M UTC")
         said = f"{namespace}/{pod} was last seen at {at}; look further back with --since=1d"
         raise _NoSuchPodError(clean(said))
-    raise _NoSuchPodError(_missing(namespace, pod, known, where))
+    raise _NoSuchPodError(_missing(namespace, pod, known, first.group_names(), where))
 
 
 def _range(arguments: Namespace, now_s: float) -> tuple[float, float]:
@@ -206,18 +206,12 @@ def watched_ns(arguments: Namespace, now_s: int = 0) -> int | None:
     return (until_s - since_s) * SECOND_NS
 
 
-def _namespace_of(pod: str, known: list[str], where: str) -> str:
-    """The namespace of the only pod of this name."""
-    found = _named(pod, known)
-    if len(found) == 1:
-        return found[0].rpartition("/")[0]
-    if found:
+def _namespace_of(pod: str, known: Sequence[str], where: str) -> str:
+    """The namespace of the only pod of this name; "" if there is none."""
+    found = [name for name in known if name.rpartition("/")[2] == pod]
+    if len(found) > 1:
         _refuse_several(found, where)
-    raise _NoSuchPodError(_missing("", pod, known, where))
-
-
-def _named(pod: str, known: Sequence[str]) -> list[str]:
-    return [name for name in known if name.rpartition("/")[2] == pod]
+    return found[0].rpartition("/")[0] if found else ""
 
 
 def _refuse_several(names: Sequence[str], where: str) -> NoReturn:
@@ -251,22 +245,18 @@ def _owners(
     """Who is meant: a pod, else the pods of a workload, else groups."""
     facts, (space, name) = moment.facts, wanted
     known = pods_of(facts, view)
-    namespace = space or view
+    namespace = space or view or _namespace_of(name, known, where)
     if f"{namespace}/{name}" in known:
         return [(namespace, name)]
-    if not namespace and _named(name, known):
-        return [(_namespace_of(name, known, where), name)]
     members = members_of(facts, namespace, name, view)
-    spaces = {each for each, _ in members}
-    if len(spaces) > 1:
+    if len(spaces := {each for each, _ in members}) > 1:
         _refuse_several([f"{each}/{name}" for each in spaces], where)
     groups = [] if members or view else groups_of(facts, space, name)
     if len(groups) > 1:
         _refuse_several(["/".join(group) for group in groups], where)
-    found: Sequence[PodName | GroupKey] = members or groups or [(namespace, name)]
-    if not namespace and not (members or groups):
-        raise _NoSuchPodError(_missing("", name, known, where))
-    return found
+    if not (namespace or members or groups):
+        raise _NoSuchPodError(_missing("", name, known, called(facts, view), where))
+    return members or groups or [(namespace, name)]
 
 
 def _of_moments(
@@ -281,7 +271,8 @@ def _of_moments(
     found = [case for case in cases if case.parts]
     if not found:
         namespace, name = owners[0]
-        raise _NoSuchPodError(_missing(namespace, name, pods_of(now.facts, view), where))
+        known, groups = pods_of(now.facts, view), called(now.facts, view)
+        raise _NoSuchPodError(_missing(namespace, name, known, groups, where))
     return found
 
 
@@ -289,8 +280,9 @@ def _moment(snapshot: Snapshot) -> NodeMoment:
     return NodeMoment(snapshot.facts, snapshot.unix_ns, snapshot.mono_ns)
 
 
-def _missing(namespace: str, pod: str, known: list[str], where: str) -> str:
-    """What to say of a pod that is not known: names that are like it."""
+def _missing(namespace: str, pod: str, pods: list[str], groups: dict[str, str], where: str) -> str:
+    """What to say of a name that is not known: names that are like it."""
+    known = [*pods, *sorted(name.replace(" ", "/", 1) for name in groups.values())]
     wanted = f"{namespace}/{pod}" if namespace else pod
     if wanted in known:
         return clean(f"{wanted} holds no GPU that is known to {where}")
@@ -299,8 +291,6 @@ def _missing(namespace: str, pod: str, known: list[str], where: str) -> str:
     near = list(dict.fromkeys([*begins, *same, *get_close_matches(wanted, known, _MAX_NEAR)]))
     if near:
         advice = f"; did you mean {' or '.join(near[:_MAX_NEAR])}?"
-    elif known:
-        advice = f"; pods with a GPU: {', '.join(known[:_MAX_NEAR])}"
     else:
-        advice = "; no pod with a GPU is known there"
+        advice = f"; known there: {some_of(known, _MAX_NEAR) or 'nobody with a GPU'}"
     return clean(f"{wanted} is not known to {where}{advice}")

@@ -65,6 +65,7 @@ def test_what_is_not_known_is_its_reason_never_a_bar() -> None:
     assert drawn(core(unknown, 5)) == "?"
     assert core(unknown, 5)[0].tone is Tone.UNKNOWN
     assert drawn(memory_bar(unknown, 12)) == "no hostpid"
+    assert drawn(memory_bar(unknown, 8)) == "no host…"  # it is seen that there is more
     assert drawn(bar(line(None), 10)) == drawn(core(line(None), 5)) == ""  # does not apply
 
 
@@ -157,13 +158,15 @@ def test_titles_are_never_cut_within_a_word(cells: int) -> None:
 def test_what_is_marked_or_unknown_says_so_before_its_name_and_below_the_table() -> None:
     mark = Mark(MarkKind.LOST, "it has fallen off the bus")
     lost = Line(("g",), LineKind.DEVICE, "0 A100", Figure(why="gpu_lost"), marks=(mark,))
+    gone = Line(("h",), LineKind.DEVICE, "1 A100", Figure(why="not_reported"))
 
-    text = report(Overview("n", lines=(lost,)), 80, coloured=False)
+    text = report(Overview("n", lines=(lost, gone)), 80, coloured=False)
 
     assert "  ! 0 A100" in text
     assert "\n! 0 A100: lost: it has fallen off the bus\n" in text
     assert "\n  gpu_lost: The device has fallen off the bus" in text
     assert "\n    core of 0 A100\n" in text
+    assert "\n  not_reported: There is no figure, and no reason for that.\n" in text
     assert "?" in text
     assert "0%" not in text
 

@@ -350,7 +350,8 @@ def test_the_only_pod_of_a_name_needs_no_namespace_and_what_may_be_meant_is_name
         ("demo", "inference/rerank", "its share is 10%"),
         ("hpc", "slurm/4711", "It used 1."),
         ("hpc", "job/4711", "no share of the core is promised"),
-        ("hpc", "docker/llm-server", "with podman"),
+        ("hpc", "docker/llm-server", "with podman carols-notebook."),
+        ("hpc", "lxc/render", "with systemd ollama.service and user dave."),
         ("hpc", "llm-server", "of GPU 2"),
         ("hpc", "user/dave", "of GPU 3"),
     ],
@@ -360,6 +361,22 @@ def test_a_workload_a_job_a_container_and_a_user_are_named_as_people_call_them(
 ) -> None:
     assert main(["why", name, f"--simulate={scenario}", "--since=1s"]) == 0
     assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("ollama", "did you mean systemd/ollama.service?"),
+        ("alice", "known there: docker/llm-server, lxc/render, podman/carols-notebook, "),
+    ],
+)
+def test_where_there_are_no_pods_an_unknown_name_is_answered_with_groups(
+    name: str, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", name, "--simulate=hpc", "--since=1s"]) == 1
+    error = capsys.readouterr().err
+    assert f"{name} is not known to this node; {advice}" in error
+    assert error.endswith("?\n" if "?" in advice else " more\n")
 
 
 def test_a_store_answers_for_a_workload_a_job_and_who_is_over_its_share(tmp_path: Path) -> None:
@@ -739,18 +756,23 @@ def test_time_that_nobody_observed_is_no_idle_time(
     assert ("It was on GPU 1-2" in found[Topic.CARDS]) is bool(ended)
 
 
-def test_a_group_that_ran_instead_is_named_as_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("called", "name"), [("", "slurm 7"), ("train", "slurm train")])
+def test_a_group_that_ran_instead_is_named_as_elsewhere(
+    called: str, name: str, tmp_path: Path
+) -> None:
     with Store(tmp_path) as store:
         target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})
         for second in range(0, 601, 15):
             page = _page(second).replace(
                 'by_namespace="batch",by_pod="crawl-0"', 'by_namespace="",by_pod="slurm/7"'
             )
+            info = f'kind="slurm",group="7",gpu="0",uuid="GPU-a",name="{called}"'
+            page += f"mgpu_group_info{{{info}}} 1\n"
             store.scrape(target, page, NOW + second)
         asks = Prometheus(HttpClient(f"http://{store.address}"))
         [part] = SeriesCase(asks, NOW + 600, 300).read("team", "chat-0").parts
-    assert list(part.waiting_on or ()) == ["slurm 7"]
-    assert "slurm 7" in (part.card.others or ())
+    assert list(part.waiting_on or ()) == [name]
+    assert name in (part.card.others or ())
 
 
 def test_a_gpu_whose_number_changed_is_one(tmp_path: Path) -> None:
@@ -788,7 +810,7 @@ def test_the_command_names_what_a_prometheus_knows(
 ) -> None:
     status = main(["why", "team/chat-0", f"--prometheus=http://{prometheus.address}"])
     assert status == 1  # today, nothing is scraped
-    assert "no pod with a GPU is known there" in capsys.readouterr().err
+    assert "known there: nobody with a GPU" in capsys.readouterr().err
 
 
 def test_a_target_that_is_renamed_is_one_exporter_all_the_time(tmp_path: Path) -> None:
