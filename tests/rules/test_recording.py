@@ -225,6 +225,13 @@ def test_a_card_costs_once_however_many_targets_show_it(copies: str, tmp_path: P
 
 
 @pytest.mark.program("promtool")
+def test_nobody_uses_what_a_rate_counts_beyond_a_card(tmp_path: Path) -> None:
+    name = f'mgpu_device_unallocated_gpu_seconds_total{{{NODE},gpu="0",uuid="GPU-a"}}'
+    used = 'namespace:mgpu_billed_gpus:rate5m{method="allocation",part="used"}'
+    expect(f"count({used})", 1, {**_card(NODE), name: "0+15.5x180"}, tmp_path)
+
+
+@pytest.mark.program("promtool")
 def test_a_uuid_that_is_a_place_is_a_card_in_each_node(tmp_path: Path) -> None:
     place = "DRM-0000:50:00.0"
     other = NODE.replace("gpu-node-1", "gpu-node-2")

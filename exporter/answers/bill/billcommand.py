@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 import time
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from exporter.answers.bill import billreport, focus
 from exporter.answers.bill.bill import STEPS, Bill, Period, Total, Unpriced, bill_of, summed
 from exporter.answers.bill.books import Unread, Wanted, span_of, why_none
-from exporter.answers.bill.estimate import estimated
+from exporter.answers.bill.estimate import EVERY_S, estimated
 from exporter.answers.bill.money import Prices, price
 from exporter.answers.bill.parts import BY, METHODS, NOBODY
 from exporter.answers.bill.pieces import read_books
@@ -31,6 +32,7 @@ from exporter.console.progress import Progress, progress
 from exporter.httpclient import NoAnswerError
 from exporter.inputs import yamldocument
 from exporter.shown.printable import clean
+from exporter.shown.words import length
 
 _OK, _NOTHING = 0, 2
 _FORMATS = ("table", "json", "csv", "focus")
@@ -39,7 +41,8 @@ _LEAST_HOURS = 0.005  # less would be said as 0.00
 _HOUR_S = 3600
 _MOST_DAYS = 5  # in a line
 _LESS = "a shorter range (--since, --until) or fewer targets (--target)"
-PYARROW = "pyarrow: pip install pyarrow, or in an image docker build --build-arg WITHOUT= ."
+_INSTALL = f"{sys.executable} -m pip install pyarrow"
+PYARROW = f"pyarrow: {_INSTALL}, or in an image docker build --build-arg WITHOUT= ."
 LONGEST_S = 120.0  # of an answer, as Prometheus has it
 
 
@@ -235,12 +238,16 @@ class BillReading:
 def _estimate(
     arguments: Namespace, prometheus: Prometheus, prices: Prices, since_s: int, until_s: int
 ) -> Bill:
-    found, without = estimated(prometheus, prices, arguments.method, since_s, until_s)
-    warned(arguments, "an estimate, within 1 % of the bill, without pods and cards")
-    if without:
-        days = ", ".join(written(day.since_s)[:10] for day in without[:_MOST_DAYS])
-        more = ", …" if len(without) > _MOST_DAYS else ""
-        warned(arguments, f"nothing is recorded of {len(without)} days: {days}{more}")
+    found, recorded_s = estimated(prometheus, prices, arguments.method, since_s, until_s)
+    short = [
+        f"{written(day.since_s)[:10]} has {length(s)} of the {length(day.until_s - day.since_s)}"
+        for day, s in recorded_s.items()
+        if (day.until_s - day.since_s) * 0.99 - 2 * EVERY_S > s
+    ]
+    more = ", …" if len(short) > _MOST_DAYS else ""
+    what = f"of what is recorded alone: {', '.join(short[:_MOST_DAYS])}{more}"
+    within = "within 1 % of the bill"
+    warned(arguments, f"an estimate without pods and cards, {what if short else within}")
     if prices.by_node_label:
         why = "prices by labels of nodes are not in it: what is recorded has models alone"
         warned(arguments, why)

@@ -9,21 +9,21 @@ from collections import defaultdict
 from exporter.answers.bill.bill import Bill, BillRow, Period, Unpriced
 from exporter.answers.bill.money import HOUR_MS, Prices, cost_of
 from exporter.answers.bill.parts import NOBODY, Part, Payer
-from exporter.answers.reading.queryapi import Grid, Labels, Prometheus
-from exporter.answers.reading.ranges import DAY_S, days_of
+from exporter.answers.reading.queryapi import Labels, Prometheus
+from exporter.answers.reading.ranges import days_of
 from exporter.answers.reading.who import CardFacts
 from exporter.httpclient import NoAnswerError
 
 RECORDED = "namespace:mgpu_billed_gpus:rate5m"
-_EVERY_S = 120  # it is looked at so often, however often it is recorded
+EVERY_S = 120  # it is looked at so often, however often it is recorded
 _BY = "model, namespace, exported_namespace, kind, part"
 _PLACE = "cluster, job, instance"
 
 
 def estimated(
     prometheus: Prometheus, prices: Prices, method: str, since_s: int, until_s: int
-) -> tuple[Bill, list[Period]]:
-    """The estimate of a range, a row for each day, payer, model and part; and the days without any.
+) -> tuple[Bill, dict[Period, float]]:
+    """The estimate of a range, a row for each day, payer, model and part; what of it is recorded.
 
     Raises:
         NoAnswerError: Prometheus does not answer, or nothing is recorded.
@@ -32,10 +32,10 @@ def estimated(
     """
     rows: list[BillRow] = []
     unpriced: set[str] = set()
-    days = [Period(*day) for day in days_of(since_s, until_s)]
-    found = _hours(prometheus, method, days)
-    for day in days:
-        for (payer, model, part), hours in sorted(found[day].items()):
+    recorded_s: dict[Period, float] = {}
+    for day in (Period(*day) for day in days_of(since_s, until_s)):
+        found, recorded_s[day] = _hours(prometheus, method, day)
+        for (payer, model, part), hours in sorted(found.items()):
             milliseconds = round(hours * HOUR_MS)
             priced = prices.of(model, {})
             if priced is None:
@@ -52,35 +52,24 @@ def estimated(
             "rules/mgpu-recording.yaml records; without --estimate the counters themselves are read"
         )
     bill = Bill(since_s, until_s, method, prices.currency, tuple(rows))
-    return bill, [day for day in days if not found[day]]
+    return bill, recorded_s
 
 
 def _hours(
-    prometheus: Prometheus, method: str, days: list[Period]
-) -> dict[Period, dict[tuple[Payer, str, Part], float]]:
-    """The GPU hours of each day. Whole days are one question."""
+    prometheus: Prometheus, method: str, day: Period
+) -> tuple[dict[tuple[Payer, str, Part], float], float]:
+    """The GPU hours of a day, and for how many seconds of it the rules recorded anything."""
     selector = prometheus.selector([RECORDED], method=method)
-    found: dict[Period, dict[tuple[Payer, str, Part], float]]
-    found = {day: defaultdict(float) for day in days}
-
-    def asked(seconds: int) -> str:
-        # A second less: to some versions both ends of a range belong to it. Two jobs that scrape
-        # one exporter are still two; replicas of a Prometheus are one.
-        looks = f"sum_over_time({selector}[{seconds - 1}s:{_EVERY_S}s])"
-        return f"sum by ({_BY}) (max by ({_PLACE}, {_BY}) ({looks})) * {_EVERY_S} / 3600"
-
-    whole = [day for day in days if day.until_s - day.since_s == DAY_S]
-    for day in days:
-        if day not in whole:
-            for one in prometheus.at(asked(day.until_s - day.since_s), day.until_s):
-                found[day][_row(one.labels)] += one.values[-1]
-    if whole:
-        by_end = {float(day.until_s): day for day in whole}
-        grid = Grid(whole[0].until_s, whole[-1].until_s, DAY_S)
-        for one in prometheus.over(asked(DAY_S), grid):
-            for at_s, hours in one.samples:
-                found[by_end[at_s]][_row(one.labels)] += hours
-    return found
+    # A second less: to some versions both ends of a range belong to it. Two jobs that scrape
+    # one exporter are still two; replicas of a Prometheus are one.
+    steps = f"[{day.until_s - day.since_s - 1}s:{EVERY_S}s]"
+    looks = f"max by ({_PLACE}, {_BY}) (sum_over_time({selector}{steps}))"
+    hours = f"sum by ({_BY}) ({looks}) * {EVERY_S} / 3600"
+    found: dict[tuple[Payer, str, Part], float] = defaultdict(float)
+    for one in prometheus.at(hours, day.until_s):
+        found[_row(one.labels)] += one.values[-1]
+    times = prometheus.at(f"count_over_time(count({selector}){steps})", day.until_s)
+    return found, sum(one.values[-1] for one in times) * EVERY_S
 
 
 def _row(labels: Labels) -> tuple[Payer, str, Part]:

@@ -57,8 +57,9 @@ def top(arguments: Namespace, node: OwnNode | None = None) -> int:
     """
     if _is_live(arguments) and find_spec("textual") is None:
         logger.error(
-            "top needs the package textual: pip install textual (if pipx installed the exporter: "
-            "pipx inject mgpu-exporter textual); mgpu-exporter top --once works without it"
+            "top needs the package textual: %s -m pip install textual; mgpu-exporter top --once "
+            "works without it",
+            sys.executable,
         )
         return _CANNOT
     try:

@@ -71,8 +71,16 @@ def test_days_without_a_record_are_named() -> None:
     said = estimate(recorded(gap=range(1, 2)), "--price=1", "--step=1d", "--format=csv")
 
     assert said.status == 0, said.err
-    assert "nothing is recorded of 1 days: 2026-05-30" in said.err
+    assert "of what is recorded alone: 2026-05-30 has 0 seconds of the day\n" in said.err
     assert {line[:10] for line in said.out.splitlines()[1:]} == {"2026-05-29", "2026-05-31"}
+
+
+def test_a_day_that_is_recorded_in_part_is_named_and_not_said_to_be_the_bill() -> None:
+    said = estimate(recorded(1.25), "--price=1", days=2)
+
+    assert "2026-05-30 has 6 hours of the day\n" in said.err
+    assert "2026-05-29" not in said.err
+    assert "within 1 %" not in said.err
 
 
 @pytest.mark.parametrize(

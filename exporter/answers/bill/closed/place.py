@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -45,7 +46,8 @@ def place_of(where: str) -> Place:
     try:
         fsspec = import_module("fsspec.core")
     except ModuleNotFoundError:
-        raise PlaceError(f"{where} needs the package fsspec: pip install fsspec") from None
+        install = f"{sys.executable} -m pip install fsspec"
+        raise PlaceError(f"{where} needs the package fsspec: {install}") from None
     return _said(where, lambda: _Far(*fsspec.url_to_fs(where)))
 
 
