@@ -88,6 +88,8 @@ class ProcessCommands:
         uid = about.value.st_uid
         ask = partial(door.read, f"{folder}/cmdline", LONGEST_COMMAND)
         line = self._lines.ask(key, uid, ask, LINE_WITHIN_S)
+        # After the command line: by then another process may have the pid, and its arguments were
+        # read.
         comm = door.read(f"{folder}/comm", LONGEST_COMMAND)
         if not (isinstance(line, Whole | Cut) and isinstance(comm, Whole)):
             return None

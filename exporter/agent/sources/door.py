@@ -86,6 +86,7 @@ def read(path: Path, most: int) -> Reply[bytes]:
     except (OSError, ValueError) as error:
         return unread(error)
     try:
+        # One byte more than is wanted shows that there is more.
         content = chunk = os.read(descriptor, min(most + 1, _CHUNK))
         while chunk and len(content) <= most:
             chunk = os.read(descriptor, min(most + 1 - len(content), _CHUNK))
@@ -127,6 +128,7 @@ def link(path: Path, folder: int | None = None) -> Reply[str]:
         return Whole(os.readlink(os.fspath(path), dir_fd=folder))
     except (OSError, ValueError) as error:
         reply = unread(error)
+        # What readlink(2) says of something that is no link.
         return Absent(errno.EINVAL) if reply == Failed(errno.EINVAL) else reply
 
 

@@ -7,6 +7,7 @@ from exporter.metrics.compat.subjects import Alias, CompatSubject, Subjects, of
 from exporter.metrics.text import Format, escaped, head
 from exporter.model import Snapshot
 
+# Below it each whole number is exact in a float, which has 53 bits for it.
 LARGEST_EXACT = 1e15
 
 LEAST_NS = 10_000_000_000

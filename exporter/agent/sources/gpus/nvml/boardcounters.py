@@ -192,6 +192,8 @@ class BoardCounters:
         before = self._wanted
         self._disabled = demand.disabled
         self._begin()
+        # What was moved while it was switched off is not counted: the counter may have wrapped
+        # since.
         if not any(row.topic == PCIE for row in before[SAMPLES]):
             self.traffic.restart()
 
