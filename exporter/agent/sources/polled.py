@@ -76,6 +76,7 @@ class PollTimings:
 
     def delay(self, failures: int, jitter: float) -> float:
         """Least seconds before the next poll. ``jitter`` is from 0 to 1."""
+        # The bound of the shift is one of the number: a float takes no more than 1,023 bits of it.
         longest = min(self.most_s, self.least_s * float(1 << min(failures, 16)))
         return longest * (1 + jitter / 2) if failures else self.least_s
 
@@ -169,6 +170,7 @@ class Polled(Threaded, Generic[G, A, F]):
                 lambda: self._stopped or self._subject not in {None, self._asked},
                 period_s - least_s,
             )
+            # While there is nothing to ask about, nobody is asked, also after the period.
             self._news.wait_for(lambda: self._stopped or self._subject is not None)
             self._asked = self._subject
             return [] if self._stopped else self._given

@@ -268,6 +268,7 @@ def _parse(path: str, patterns: GroupPatterns) -> CgroupIdentity:
 def cgroup_paths(text: str) -> tuple[str, ...]:
     """The distinct paths of a ``/proc/PID/cgroup``, in its order; cgroups(7), ``id:names:path``."""
     if len(text) > LONGEST_FILE:
+        # A line that is cut off would be another cgroup's path.
         text = text[:LONGEST_FILE].rpartition("\n")[0]
     # A path may hold colons itself: the leaf that runc makes of "<slice>:cri-containerd:<id>".
     fields = (line.split(":", 2) for line in text.split("\n"))

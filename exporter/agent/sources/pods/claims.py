@@ -212,6 +212,7 @@ def read_slices(client: KubeClient, version: str, node: str) -> Iterator[Slice |
         JsonError: its answer cannot be read.
 
     """
+    # At version 0 the API server answers from its cache: the nodes of a cluster all ask.
     query = {"fieldSelector": f"spec.nodeName={node}", "resourceVersion": "0"}
     with client.get(f"{GROUP}/{version}/resourceslices", query, TIMEOUT_S) as stream:
         for key, value in list_parts(stream.chunks()):
@@ -409,6 +410,8 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         else:
             same = devices == self._stated.get(key)
             self._stated[key] = devices
+            # What is known may have the name that ``followed`` gave it, which the API server does
+            # not have. It stays as long as the server says the same as before.
             return known if known and same else devices
         return ()
 
