@@ -233,3 +233,27 @@ def test_of_a_few_nodes_all_is_read_at_once(
     assert len(result.nodes) == FEW_NODES
     rows = (line for line in capsys.readouterr().out.splitlines() if "did not ask" not in line)
     assert sum("server-0-of-" in row for row in rows) == FEW_NODES
+
+
+@pytest.mark.parametrize(
+    ("nodes", "most"), [(range(10, 10 + FEW_NODES), 60), (range(SMALL), 90)], ids=["few", "fleet"]
+)
+def test_a_store_that_refuses_many_samples_is_asked_for_fewer(
+    nodes: range, most: int, stores: Mapping[int, Store], tmp_path: Path
+) -> None:
+    strict = tmp_path / "strict"
+    strict.write_text(f'#!/bin/sh\nexec prometheus --query.max-samples={most} "$@"\n')
+    strict.chmod(0o755)
+    with Store(tmp_path, program=str(strict)) as store:
+        fill(store, nodes)
+        parts = [*feed_of(store).parts()]
+
+    seen_nodes = {node.name for part in parts for node in part.nodes}
+    assert seen_nodes == {name(node) for node in nodes}
+    fleet = parts[0].fleet
+    if len(nodes) > FEW_NODES:
+        with Store(tmp_path, program="prometheus") as store:
+            fill(store, nodes)
+            whole = feed_of(store).read().fleet
+        assert fleet and whole
+        assert [one.core for one in fleet.nodes] == [one.core for one in whole.nodes]

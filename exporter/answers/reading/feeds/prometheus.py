@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from exporter.answers.reading.cutting import Cutter
+from exporter.answers.reading.cutting import Cutter, is_too_much
 from exporter.answers.reading.feeds.feed import FeedResult, NodeSight, troubles_of
 from exporter.answers.reading.feeds.fleetlines import Look
 from exporter.answers.reading.feeds.nodes import SIMULATED, Nodes
@@ -64,7 +64,7 @@ class PrometheusFeed:
         self._clock = clock
         self._history: dict[str, dict[SeriesKey, Past]] = {}
         self._history_due_ns = clock.monotonic_ns()
-        self._families = Cutter[str](len(FAMILIES))
+        self._families = Cutter[str](len(FAMILIES), is_too_much)
         self._nodes = Nodes((), {})
         self._sums = FleetSums(prometheus, namespace)
         self._look = Look()
@@ -109,7 +109,7 @@ class PrometheusFeed:
         first = self.read()
         yield first
         if first.fleet is not None:
-            for part in Cutter[str](AT_ONCE).ask(self._sums.instances(), self._read):
+            for part in Cutter[str](AT_ONCE, is_too_much).ask(self._sums.instances(), self._read):
                 yield part._replace(is_part=True)
 
     def _read(self, instances: Sequence[str] = ()) -> FeedResult:

@@ -9,12 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from exporter.answers.reading.cutting import Cutter, is_too_much
 from exporter.answers.reading.feeds.fleetlines import FleetFigures, Look, Sums, namespace_key
 from exporter.answers.reading.feeds.nodes import SIMULATED
 from exporter.answers.reading.feeds.overview import Key, SortKey, ranked
 from exporter.answers.reading.queryapi import (
     NODE_LABELS,
     Prometheus,
+    Series,
     place_of,
     quoted,
     renamings,
@@ -25,6 +27,7 @@ MOST_DOWN = 20  # sources that are named
 MOST_LOST = 10  # nodes with lost cards, which are shown however little they use
 MOST_FOUND = 4  # nodes that a filter opens, for a pod on them
 _LEAST_NAMESPACES = 8
+_ALL_FIGURES = 100  # of a row; it has fewer
 
 _INFO, _POD = "mgpu_device_info", "mgpu_pod_info"
 _NODE = ", ".join(("cluster", *NODE_LABELS))
@@ -75,6 +78,7 @@ class FleetSums:
         self._prometheus = prometheus
         self._namespace = namespace
         self._is_recorded = True
+        self._figures = Cutter[tuple[str, str]](_ALL_FIGURES, is_too_much)
         self._unix_s = 0.0  # of the newest answer
 
     def count(self) -> int:
@@ -247,14 +251,19 @@ class FleetSums:
         )
 
     def _rows(self, figures: Mapping[str, str], largest: str) -> tuple[Sums, ...]:
-        """The figures of what an expression chooses, the largest first; of all in one answer."""
-        # In one answer, so that all figures of a row are of one moment.
-        named = (f'label_replace({of}, "figure", "{name}", "", "")' for name, of in figures.items())
-        asked = " or ".join(named)
-        if largest:
-            asked = f"({asked}) and ignoring (figure) {largest}"
+        """The figures of what an expression chooses, the largest first."""
+
+        def ask(some: Iterable[tuple[str, str]]) -> list[Series]:
+            named = (f'label_replace({of}, "figure", "{name}", "", "")' for name, of in some)
+            asked = " or ".join(named)
+            if largest:
+                asked = f"({asked}) and ignoring (figure) {largest}"
+            return self._prometheus.at(asked)
+
+        # In one answer, if the store gives it, so that all figures of a row are of one moment.
+        answers = self._figures.ask(figures.items(), ask)
         rows: dict[frozenset[tuple[str, str]], dict[str, float]] = defaultdict(dict)
-        for one in self._prometheus.at(asked):
+        for one in (one for answer in answers for one in answer):
             labels, self._unix_s = dict(one.labels), one.samples[-1][0]
             figure = labels.pop("figure", "")
             if figure in figures:
