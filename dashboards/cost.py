@@ -5,7 +5,7 @@ from grafana_foundation_sdk.models.dashboard import VariableOption
 
 from dashboards.frame import NAMESPACE, NODE, board, events, to
 from dashboards.panels import FREE, IDLE, NOBODY, SPARE, UNSEEN, USED, Panel, series, stat
-from dashboards.tables import Column, or_all, table
+from dashboards.tables import LARGEST, Column, or_all, ranked, table
 from exporter.answers.bill.parts import METHODS, Part
 
 EVENTS = events()
@@ -230,13 +230,14 @@ def _borrowers() -> Panel:
     seconds = f"sum by ({device}, $namespace_label) (increase({BORROWED}[$__range]))"
     cards = f"max by ({device}, card) (last_over_time({CARD_OF}[$__range]))"
     borrowed = f"{seconds} / 3600 * on ({device}) group_left (card) {cards}"
-    lent = f"{on_card} sum by ({card}) ({borrowed}) > 0"
-    by_namespace = f"{_sum(with_namespace, borrowed)} > 0"
+    by_namespace = ranked(f"{_sum(with_namespace, borrowed)} > 0")
+    lent = f"{on_card} sum by ({card}) ({by_namespace})"
     idle, taken = (_sum(with_namespace, _hours(one)) for one in (IDLE_OF_CARDS, LENT))
     return table(
         "Who borrows, by card",
-        "GPU-hours beyond a share, and what each namespace left idle on the same card. Prometheus "
-        "cannot say which owner's idle time a borrower used: any of the others may use it.",
+        f"GPU-hours beyond a share, the {LARGEST} largest of a namespace on a card, and what each "
+        "namespace left idle on the same card. Prometheus cannot say which owner's idle time a "
+        "borrower used: any of the others may use it.",
         {"instance": "Node", "namespace": "Namespace", "card": "Card"},
         [
             Column("Borrowed", by_namespace, "short"),
