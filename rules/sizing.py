@@ -31,40 +31,45 @@ INTERVAL, KNOWN_FOR = "1h", "2h"  # so old a record may be
 # target written out, a rule would be longer than the 16 KiB that VictoriaMetrics takes.
 _NEEDED: Mapping[Resource, tuple[str, ...]] = {
     Resource.CORE: ("known", "needed", "target"),
-    Resource.MEMORY: ("known", "needed", "rounded", "target"),
+    Resource.MEMORY: ("known", "needed", "rounded", "target", "preallocated"),
 }
 SHOWN = ("allocated", "typical", "peak", "outcome", "recommended", "freed")
 RECORDED = {of: (*SHOWN[:3], *needed, *SHOWN[3:]) for of, needed in _NEEDED.items()}
-_OF_BOTH = "steps"  # the same of each resource: it is recorded once
+_OF_BOTH = ("steps", "lasting")  # the same of each resource: they are recorded once
+# No rule reads these: they stand in a group of their own, for rulers take 20 rules in a group.
+_APART = ("typical", "peak")
 BEGIN, END = "  # sizing: written by rules/generate.py\n", "  # end of sizing\n"
 _DAY_S = 86_400
 
 
 def name(resource: Resource, figure: str) -> str:
     """What a figure is recorded as."""
-    of = "" if figure == _OF_BOTH else f"{resource}_"
+    of = "" if figure in _OF_BOTH else f"{resource}_"
     return f"{LEVEL}mgpu_{of}{figure}:{OVER}"
 
 
-def group() -> str:
-    """The group of rules, as text of the file."""
-    rules = [
-        {"record": name(resource, figure), "expr": _expression(resource, figure)}
-        for resource in Resource
-        for figure in RECORDED[resource]
+def groups() -> str:
+    """The groups of rules, as text of the file."""
+    both = [_rule(Resource.CORE, figure) for figure in _OF_BOTH]
+    parts = [
+        [_rule(of, one) for of in Resource for one in RECORDED[of] if (one in _APART) == is_apart]
+        for is_apart in (False, True)
     ]
-    steps = {"record": name(Resource.CORE, _OF_BOTH), "expr": _asked(Resource.CORE, _OF_BOTH)}
-    rules.insert(0, steps)
-    made = [{"name": "mgpu-advice", "interval": INTERVAL, "rules": rules}]
+    named = {"mgpu-advice": [*both, *parts[0]], "mgpu-advice-apart": parts[1]}
+    made = [{"name": name, "interval": INTERVAL, "rules": rules} for name, rules in named.items()]
     text = yaml.safe_dump(made, sort_keys=False, width=120)
     return "".join(f"  {line}\n" for line in text.splitlines())
 
 
+def _rule(resource: Resource, figure: str) -> dict[str, str]:
+    return {"record": name(resource, figure), "expr": _expression(resource, figure)}
+
+
 def written_into(rules: str) -> str:
-    """The rules' file with the group in its place."""
+    """The rules' file with the groups in their place."""
     head, _, rest = rules.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}{group()}{END}{tail}"
+    return f"{head}{BEGIN}{groups()}{END}{tail}"
 
 
 def _expression(resource: Resource, figure: str) -> str:
@@ -76,7 +81,7 @@ def _expression(resource: Resource, figure: str) -> str:
 
 def _figure(resource: Resource, figure: str) -> str:
     """A figure in another rule: what is recorded of it before, or its own expression."""
-    if figure in (*RECORDED[resource], _OF_BOTH):
+    if figure in (*RECORDED[resource], *_OF_BOTH):
         return name(resource, figure)
     if formula := FOLLOWING[resource].get(figure):
         return f"({formula.promql(partial(_figure, resource))})"

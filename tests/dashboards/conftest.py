@@ -85,7 +85,13 @@ def _job(name: str, addresses: Sequence[str], *, honors: bool = True) -> str:
     return JOB.format(job=name, honors=str(honors).lower(), targets=targets)
 
 
-RECORDED = {"mgpu-cost", "mgpu-devices-recorded", "mgpu-namespaces", "mgpu-workloads"}
+RECORDED = {
+    "mgpu-cost",
+    "mgpu-devices-recorded",
+    "mgpu-namespaces",
+    "mgpu-nobody",
+    "mgpu-workloads",
+}
 
 
 def _recording(to: Path) -> None:

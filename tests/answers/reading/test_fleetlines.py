@@ -250,10 +250,8 @@ def test_a_store_that_refuses_many_samples_is_asked_for_fewer(
 
     seen_nodes = {node.name for part in parts for node in part.nodes}
     assert seen_nodes == {name(node) for node in nodes}
-    fleet = parts[0].fleet
     if len(nodes) > FEW_NODES:
-        with Store(tmp_path, program="prometheus") as store:
-            fill(store, nodes)
-            whole = feed_of(store).read().fleet
-        assert fleet and whole
+        fleet, whole = parts[0].fleet, feed_of(stores[SMALL]).read().fleet
+        assert fleet is not None
+        assert whole is not None
         assert [one.core for one in fleet.nodes] == [one.core for one in whole.nodes]

@@ -16,7 +16,6 @@ from exporter.answers.reading.feeds.overview import Key, SortKey, ranked
 from exporter.answers.reading.queryapi import (
     NODE_LABELS,
     Prometheus,
-    Series,
     place_of,
     quoted,
     renamings,
@@ -27,7 +26,6 @@ MOST_DOWN = 20  # sources that are named
 MOST_LOST = 10  # nodes with lost cards, which are shown however little they use
 MOST_FOUND = 4  # nodes that a filter opens, for a pod on them
 _LEAST_NAMESPACES = 8
-_ALL_FIGURES = 100  # of a row; it has fewer
 
 _INFO, _POD = "mgpu_device_info", "mgpu_pod_info"
 _NODE = ", ".join(("cluster", *NODE_LABELS))
@@ -78,7 +76,7 @@ class FleetSums:
         self._prometheus = prometheus
         self._namespace = namespace
         self._is_recorded = True
-        self._figures = Cutter[tuple[str, str]](_ALL_FIGURES, is_too_much)
+        self._figures = Cutter[str](100, is_too_much)  # all of a row
         self._unix_s = 0.0  # of the newest answer
 
     def count(self) -> int:
@@ -252,16 +250,12 @@ class FleetSums:
 
     def _rows(self, figures: Mapping[str, str], largest: str) -> tuple[Sums, ...]:
         """The figures of what an expression chooses, the largest first."""
-
-        def ask(some: Iterable[tuple[str, str]]) -> list[Series]:
-            named = (f'label_replace({of}, "figure", "{name}", "", "")' for name, of in some)
-            asked = " or ".join(named)
-            if largest:
-                asked = f"({asked}) and ignoring (figure) {largest}"
-            return self._prometheus.at(asked)
-
+        chosen = largest and f" and ignoring (figure) {largest}"
+        named = [f'label_replace({of}, "figure", "{name}", "", "")' for name, of in figures.items()]
         # In one answer, if the store gives it, so that all figures of a row are of one moment.
-        answers = self._figures.ask(figures.items(), ask)
+        answers = self._figures.ask(
+            named, lambda some: self._prometheus.at(f"({' or '.join(some)}){chosen}")
+        )
         rows: dict[frozenset[tuple[str, str]], dict[str, float]] = defaultdict(dict)
         for one in (one for answer in answers for one in answer):
             labels, self._unix_s = dict(one.labels), one.samples[-1][0]
