@@ -8,11 +8,9 @@ from dashboards.frame import CARD, DEVICE, FIRING, FIRING_SINCE, to
 from dashboards.panels import (
     ANY,
     BAD,
-    FREE,
     IDLE,
     LOOK,
     READ,
-    UNMEASURED,
     USED,
     Panel,
     Words,
@@ -31,8 +29,6 @@ LINE = "{{instance}} GPU {{gpu}}"  # of a timeline, which cuts the names of its 
 # The power cap is normal under load: it has a colour of its own, and a value that no part has.
 CAPPED, NOT_CAPPED = ',reason="sw_power_cap"', ',reason!="sw_power_cap"'
 AT_CAP = -3
-# What a card draws without use is not known before it was without use: nothing to look at.
-BUSY_REASON = (',reason!="never_idle"', ',reason="never_idle"')
 # In the order of their weight, which no order of words is.
 SEVERITY = {"0": ("critical", BAD), "1": ("warning", IDLE), "2": ("info", USED)}
 
@@ -87,7 +83,7 @@ def power() -> list[Panel]:
 
 
 def health() -> list[Panel]:
-    """Over time: can it be read, what holds its clocks down, what cannot be measured."""
+    """Can it be read, what holds its clocks down, what cannot be measured."""
     return [
         timeline(
             "Can be read",
@@ -116,18 +112,21 @@ def health() -> list[Panel]:
             none="no clock",
             width=16,
         ),
-        timeline(
-            "Not measured",
+        table(
+            "Not measured now",
             "Quantities whose series are absent, and why; docs/troubleshooting.md has a line for "
-            "each reason.",
-            {
-                f"{LINE} {{{{quantity}}}}: {{{{reason}}}}": "max by (cluster, instance, gpu, "
-                f"quantity, reason) ({of('unmeasured', BUSY_REASON[0])} or 0 * "
-                f"{of('unmeasured', BUSY_REASON[1])})"
-            },
-            {**UNMEASURED, "0": ("never idle yet", FREE)},
-            known=of("up"),
-            none="all is measured",
+            "each reason. A card with partitions is several devices.",
+            {"gpu": "GPU", "quantity": "Quantity", "reason": "Reason", "instance": "Node"},
+            [
+                Column(
+                    "Devices",
+                    f"count by (cluster, instance, gpu, quantity, reason) ({of('unmeasured')})",
+                    "short",
+                )
+            ],
+            nothing="All is measured, or no exporter is scraped here",
+            widest="Reason",
+            width=12,
         ),
         timeline(
             "XIDs over time",
@@ -187,6 +186,7 @@ def alerts(source: str, which: Firing = firing, about: str = "") -> Panel:
             Column("For", explained(f"max by ({by}) ({since})"), "s"),
         ],
         lowest_of="Severity",
+        widest="Meaning",
         texts={"Meaning": _meanings()},
         carried="chosen",
         links={

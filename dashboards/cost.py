@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models.dashboard import VariableOption
 
 from dashboards.frame import NAMESPACE, NODE, board, events, to
-from dashboards.panels import FREE, IDLE, NOBODY, SPARE, UNSEEN, USED, Panel, series, stat
+from dashboards.panels import FREE, IDLE, NOBODY, SPARE, UNOBSERVED, USED, Panel, series, stat
 from dashboards.tables import LARGEST, Column, or_all, ranked, table
 from exporter.answers.bill.parts import METHODS, Part
 
@@ -197,6 +197,7 @@ def _unallocated() -> Panel:
             Column("GPU-hours", _sum(where, free), "short"),
         ],
         nothing=NO_RULES,
+        widest="Model",
         width=8,
     )
 
@@ -281,7 +282,7 @@ def _trend_of_parts() -> Panel:
             "^allocated_idle$": IDLE,
             "^unallocated$": FREE,
             "^unattributed$": NOBODY,
-            "^unobserved$": UNSEEN,
+            "^unobserved$": UNOBSERVED,
         },
         nothing=NO_RULES,
     ).interval(RECORDED_EACH)

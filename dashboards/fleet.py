@@ -9,6 +9,7 @@ from dashboards.panels import (
     LOOK,
     QUARTERS,
     SPARE,
+    UNOBSERVED,
     Panel,
     Words,
     series,
@@ -131,7 +132,7 @@ def lost() -> Panel:
         {"{{instance}}": f"count by ({BY_NODE}) ({of('up')} == 0) or {silent}"},
         {
             **{str(count): (f"{count} lost", BAD) for count in range(1, 17)},
-            str(SILENT_THEN): ("silent", BAD),
+            str(SILENT_THEN): ("silent", UNOBSERVED),
         },
         known=BUILD,
         none="no GPU",

@@ -40,7 +40,7 @@ HOLDER = "{{$namespace_label}}/{{$pod_label}} {{$container_label}}"
 BY_HOLDER = "cluster, $namespace_label, $pod_label, $container_label"
 GROUP = "{{kind}} {{name}}"
 OF_BOARD = -1  # in the place of a figure that only the whole card has
-ITS_BOARDS: Words = {str(OF_BOARD): ("the card's", "text")}
+ITS_BOARDS: Words = {str(OF_BOARD): ("card's", "text")}
 HOT = ((None, GOOD), (85, LOOK), (95, BAD))
 MOST = most_of_containers(BY_HOLDER, DEVICE)
 BY_GROUP = "kind, name"
@@ -188,6 +188,7 @@ def _devices() -> Panel:
         ],
         links={"UUID": to("node", "node", node="${__data.fields.Node}", uuid="${__value.raw}")},
         lowest_of="State",
+        widest="Model",
         height=10,
     )
 
@@ -244,6 +245,7 @@ def _holders() -> Panel:
                 pod="${__value.raw}",
             )
         },
+        widest="Pod",
     )
 
 

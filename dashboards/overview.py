@@ -80,6 +80,7 @@ IDLE_HOURS = f"increase(mgpu_pod_allocated_idle_core_seconds_total{{{NAMESPACE}}
 ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node"}
 BY_OWNER = "cluster, $namespace_label, owner_kind, owner_name"
 INTERVAL = "[$__rate_interval]"
+LOOKED_UP_OVER = "[5m]"  # Grafana knows no $__rate_interval where a variable is looked up
 # Of each pod, the container that waits most, as a part of the time.
 WAITS_NOW = f"rate(mgpu_container_core_waiting_seconds_total{{{NAMESPACE}}}{INTERVAL})"
 WAITING = f"max by ({BY_POD}) ({WAITS_NOW})"
@@ -105,7 +106,8 @@ def dashboard() -> build.Dashboard:
         labels=WORKLOAD,
     )
     found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
-    owners, pods = ranked(_by_use_of_workloads(NAMESPACE)), ranked(_by_use_of_pods(NAMESPACE))
+    owners = ranked(_by_use_of_workloads(NAMESPACE))
+    pods = ranked(_by_use_of_pods(NAMESPACE, LOOKED_UP_OVER))
     found.with_variable(largest("largest_owners", "owner", owners))
     found.with_variable(largest("largest_pods", "pod", pods))
     for resource in Resource:
@@ -223,6 +225,7 @@ def _in_trouble() -> Panel:
         nothing="No pod waits, and none is on a lost GPU or a silent node",
         known=trouble,
         lowest_of="Trouble",
+        widest="Pod",
         width=12,
     )
 
@@ -263,6 +266,7 @@ def _workloads() -> Panel:
         known=pods,
         largest=_by_use_of_workloads(NAMESPACE),
         among=_by_use_of_workloads(OF_LARGEST_OWNERS),
+        widest="Owner",
     )
 
 
@@ -297,9 +301,9 @@ def _namespaces() -> Panel:
     )
 
 
-def _by_use_of_pods(selector: str) -> str:
+def _by_use_of_pods(selector: str, over: str = INTERVAL) -> str:
     """Each pod of the chosen workloads and what it uses, or 0 where that is not known."""
-    used = f"sum by ({BY_POD}) (rate(mgpu_pod_core_seconds_total{{{selector}}}{INTERVAL}))"
+    used = f"sum by ({BY_POD}) (rate(mgpu_pod_core_seconds_total{{{selector}}}{over}))"
     infos = f"group by ({BY_POD}) (mgpu_pod_info{{{selector}}})"
     # Not "and": without pods' infos, as where a site drops them, all pods are shown.
     others = f'mgpu_pod_info{{{selector},owner_name!~"$owner"}}'
@@ -336,6 +340,7 @@ def _pods() -> Panel:
         known=f"mgpu_pod_core_seconds_total{{{NAMESPACE}}}",
         largest=_by_use_of_pods(NAMESPACE),
         among=_by_use_of_pods(selector),
+        widest="Pod",
         height=10,
     )
 
@@ -387,6 +392,7 @@ def _groups() -> Panel:
         ],
         links={"Kind": to("overview", "groups", kind="${__value.raw}"), "Node": TO_NODE},
         known=f"mgpu_group_info{{{NODE}}}",
+        widest="Name",
         width=15,
     )
 
@@ -409,6 +415,7 @@ def _idle_pods() -> Panel:
         links=LINKS,
         known=f"mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}",
         nothing=NO_SHARE,
+        widest="Pod",
         width=12,
     )
 
@@ -423,6 +430,7 @@ def _over_share() -> Panel:
         [Column("Use of share", f"topk(10, {used} / ({share} > 0))", "percentunit", SHARE_USE)],
         links=LINKS,
         nothing=NO_SHARE,
+        widest="Pod",
         width=12,
     )
 
@@ -444,5 +452,6 @@ def _over_memory() -> Panel:
         ],
         links=LINKS,
         nothing="No pod's device memory is limited here",
+        widest="Pod",
         width=12,
     )

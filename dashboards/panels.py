@@ -40,7 +40,7 @@ from dashboards.frame import SOURCE, in_range
 # Pink is not among the colours that Grafana gives to lines.
 USED, ALLOCATED, IDLE, NOBODY, BAD = "#3274D9", "#FF4FA3", "#FF9830", "#808080", "#E02F44"
 GOOD, LOOK, FREE = "#56A64B", "#E0B400", "#80808033"  # FREE: grey that is seen through
-UNSEEN = "#B877D9"
+UNOBSERVED = "#B877D9"
 
 # By unit: where an axis of nothing but zeros ends. By itself it ends at 10,000 % or 100 a second.
 SOFT_MOST = {"percentunit": 0.1, "ops": 1, "cps": 1}
@@ -58,7 +58,7 @@ SPARE: Steps = ((None, GOOD), (0.5, LOOK), (0.8, IDLE))  # unused: money
 ANY: Steps = ((None, GOOD), (1, BAD))  # none is right
 ONLY_USED: Steps = ((None, USED),)
 PLAIN: Steps = ((None, "text"),)
-READ: Words = {"1": ("can be read", GOOD), "0": ("lost", BAD)}
+READ: Words = {"1": ("read", GOOD), "0": ("lost", BAD)}
 UP: Words = {"1": ("up", GOOD), "0": ("down", BAD)}
 YES: Words = {"1": ("yes", GOOD), "0": ("no", BAD)}
 UNMEASURED: Words = {"1": ("not measured", LOOK)}

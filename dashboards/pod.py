@@ -399,7 +399,6 @@ def _identity() -> Panel:
                 "short",
             )
         ],
-        width=12,
     )
 
 
@@ -415,4 +414,5 @@ def _unmeasured() -> Panel:
         UNMEASURED,
         known=_own("allocation_info"),
         none="all is measured",
+        width=24,
     )

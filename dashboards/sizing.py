@@ -38,7 +38,7 @@ def largest_of(resource: Resource) -> str:
 
 
 BY_WORKLOAD = "cluster, $namespace_label, owner_kind, owner_name, $container_label"
-NOT_RECORDED = "Nothing is judged yet: the recording rules judge once an hour"
+NOT_RECORDED = "Not yet: judged hourly"
 _VERDICTS = {
     "lower": IDLE,
     "raise": BAD,
@@ -94,4 +94,5 @@ def to_ask_for(resource: Resource, unit: str, of_all: str) -> Panel:
         known=_figure(resource, "outcome"),
         largest=by_what_is_freed(resource),
         among=by_what_is_freed(resource, of_largest),
+        widest="Owner",
     ).time_from(OVER)

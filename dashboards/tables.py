@@ -63,24 +63,32 @@ def tinted(steps: Steps, words: Words | None = None) -> Cell:
 NARROW = 80
 BAR_WIDTH = 110  # in pixels
 CELL = 56  # of a matrix: what the word "silent" needs
-LETTER, PADDING, ARROW = 8, 12, 20  # an arrow stands beside the head that a table is sorted by
+# As Grafana 12.2 draws heads; an arrow stands beside the one that a table is sorted by.
+LETTER, PADDING, HEAD_PADDING, ARROW = 8, 12, 15, 24
 # Names of any length: they take what a wider screen gives.
-NAMES = {"Namespace", "Pod", "Node", "Owner", "Container", "UUID", "Source", "Card", "Kind"}
+NAMES = {"Namespace", "Pod", "Node", "Name", "Owner", "Container", "UUID", "Source", "Card", "Kind"}
+NAMES |= {"Meaning", "Model", "Reason"}
 # Of columns of text that is long or short wherever it stands, the least width.
 WIDTHS = {
     "GPU": 50,
-    "Pod": 110,
+    "Namespace": 94,
+    "Pod": 150,
     "Alert": 262,
-    "Meaning": 370,
+    "Meaning": 350,
     "For": 84,
     "Node": 110,
     "Name": 110,
     "User": 75,
-    "Container": 88,
+    "Container": 85,
     "Model": 115,
-    "Owner": 170,
+    "Owner": 150,
     "Advice": 190,
     "Idle energy": 110,
+    "Quantity": 120,
+    "Policy": 100,
+    "Reason": 120,
+    "Sharing": 92,
+    "Kind": 92,
 }
 # In pixels: the narrowest screen, between its edges and a scroll bar; the gap between two panels;
 # the edges of a panel and the scroll bar of a table.
@@ -88,6 +96,7 @@ SCREEN, GAP, EDGES = 1366 - 2 * 16 - 15, 8, 26
 # The label and the head of the column that says why a table has no rows, or that it has not all.
 WHY, ROWS = "why", "Rows"
 LARGEST = 100  # rows of a table that grows with the fleet: a browser shows each
+TOO_MANY = f"largest {LARGEST} of {{}}"
 COLUMNS = 24  # of Grafana's grid
 MOST_CARDS = 16  # of a node, of which the order of columns is known
 UNSEEN = ("Value", "cluster", "instance", *WORKLOAD, *(f"exported_{label}" for label in WORKLOAD))
@@ -174,11 +183,17 @@ def table(  # noqa: PLR0913 - what a table says
         panel.override_by_name(head, [override("mappings", [named(text)])])
     if carried:
         panel.override_by_name(carried, [override("custom.hidden", value=True)])
-    panel.override_by_name(ROWS, [override("custom.minWidth", 4 * NARROW)])
     sorted_by = lowest_of or columns[0].name
     shown = [head for head in keys.values() if head != carried]
-    for head, setting in _widths(shown, columns, width, sorted_by, widest).items():
+    widths = _widths(shown, columns, width, sorted_by, widest)
+    for head, setting in widths.items():
         panel.override_by_name(head, [setting])
+    # It stands beside the names where there are more rows than are shown, else in their place.
+    says = TOO_MANY.format("10000") if largest else why
+    alone = all(column.name in widths for column in columns)
+    width_of = "custom.minWidth" if alone else "custom.width"
+    needs = NARROW if alone and not largest else LETTER * len(says) + PADDING
+    panel.override_by_name(ROWS, [override(width_of, needs)])
     for head, address in (links or {}).items():
         link = {"title": "Show", "url": address}
         panel.override_by_name(head, [override("links", [link])])
@@ -225,7 +240,6 @@ def matrix(
         "/.*/",
         [
             override("noValue", "-"),
-            override("custom.minWidth", CELL),
             *_looks(cell),
             override("custom.align", "center"),
         ],
@@ -235,6 +249,8 @@ def matrix(
     plain.append(override("custom.displayMode", "auto"))
     width_of = override("custom.minWidth", 2 * NARROW)
     panel.override_by_name(head, [*plain, override("custom.align", "left"), width_of])
+    # The names take the rest: if cards had a part of it, the last of many would lie outside.
+    panel.override_by_regexp(r"/^\d+$/", [override("custom.width", CELL)])
     return panel
 
 
@@ -260,7 +276,7 @@ def _cut(largest: str) -> str:
     """A row that says how many there are, where these are more than a table has rows."""
     # The number gets into a text as the value of a label: PromQL has no other way.
     counted = f'count_values("{WHY}", count({largest}) > {LARGEST})'
-    text = f"The largest {LARGEST} of $1"
+    text = TOO_MANY.format("$1")
     return f'label_replace({counted}, "{WHY}", "{text}", "{WHY}", "(.+)")'
 
 
@@ -297,10 +313,9 @@ def _widths(
     figures = {head: need for head, need in needs.items() if head not in NAMES}
     for one in columns:
         words = [text for text, _ in ((one.cell and one.cell.words) or {}).values()]
-        head = LETTER * len(one.name) + PADDING + (ARROW if one.name == sorted_by else 0)
-        if figures[one.name] == NARROW:
-            words_need = LETTER * max(map(len, words), default=0) + PADDING
-            figures[one.name] = max(NARROW, head, words_need)
+        longest = LETTER * max(map(len, words), default=0) + PADDING
+        head = LETTER * len(one.name) + HEAD_PADDING + (ARROW if one.name == sorted_by else 0)
+        figures[one.name] = max(figures[one.name], head, longest)
     names = {head: need for head, need in needs.items() if head in NAMES}
     each = (inside_of(width) - sum(figures.values())) / max(len(names), 1)
     short = width < COLUMNS or "Pod" in names or not fixed.keys().isdisjoint(names)
