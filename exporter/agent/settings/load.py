@@ -14,7 +14,7 @@ import yaml
 from exporter.agent.settings.table import BY_NAME, TABLE, Settings, known_alike
 from exporter.inputs.mapping import MAX_PROBLEMS, InvalidValue, below, flag_text
 from exporter.inputs.problems import Problem, ValuePlace, not_allowed
-from exporter.inputs.valuekinds import StructureError
+from exporter.inputs.valuekinds import StructureError, ValueKind
 from exporter.inputs.values import Setting
 from exporter.inputs.yamldocument import NULL, YamlError, items, line_of, parse, read_bytes
 
@@ -112,7 +112,8 @@ class _ValueReader:
             except StructureError as error:
                 self._problems += (_misread(given, setting, *wrong) for wrong in error.problems)
             except (ValueError, KeyError):
-                self._problems.append(not_allowed(given.place, given.text, kind.allowed))
+                wrong = _first_wrong(kind, given.text)
+                self._problems.append(not_allowed(given.place, wrong, kind.allowed))
             self._wrong.add(setting.name.split(".")[0])
         unset: object = () if kind.many or kind.read_node else ""
         return kind.read(setting.default) if setting.default else unset
@@ -127,6 +128,16 @@ class _ValueReader:
                 self._given[name].place if name in self._given else ValuePlace(f"--{name}", name)
             )
             self._problems.append(Problem(place, text))
+
+
+def _first_wrong(kind: ValueKind[Any], text: str) -> str:
+    """The first of several values that is not allowed; all of the text if each alone is."""
+    for part in map(str.strip, text.split(",") if kind.many else ()):
+        try:
+            kind.read(part)
+        except (ValueError, KeyError):
+            return part or text
+    return text
 
 
 def _misread(given: _GivenValue, setting: Setting, line: int, where: str, text: str) -> Problem:
