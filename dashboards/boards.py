@@ -17,12 +17,11 @@ from dashboards.panels import (
     series,
     timeline,
 )
-from dashboards.tables import Column, colored, or_all, table, tinted
+from dashboards.tables import OWN_CLUSTER, Column, colored, or_all, table, tinted
 from rules.generate import FOLDER
 
 # Which alerts a board shows; it is given a selector of what else is asked of them, or "".
 Firing = Callable[[str], str]
-OWN_CLUSTER = "${__data.fields.chosen}"  # of a row, whichever clusters are chosen above
 RUNBOOK = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks/${__value.raw}.md"
 GPU = "GPU {{card}} {{instance}}"
 LINE = "{{instance}} GPU {{gpu}}"  # of a timeline, which cuts the names of its lines in front

@@ -185,7 +185,6 @@ def _seen() -> list[Panel]:
             "Rows and items from outside that could not be true or read, a second.",
             {"{{instance}} {{reason}}": _rate(_of("rejected_samples_total"))},
             "ops",
-            colors={".": BAD},
             nothing="Nothing was rejected",
             width=8,
         ),
@@ -199,7 +198,6 @@ def _seen() -> list[Panel]:
                 "all, on average": f"avg({of_cards})",
             },
             "percentunit",
-            colors={".": BAD},
             width=8,
         ).max_data_points(FEW_POINTS),
     ]
@@ -221,7 +219,6 @@ def _pace() -> list[Panel]:
             "Share of the cycles that took longer than their interval.",
             {NODES: f"{_rate(_of('cycle_overruns_total'))} / {_rate(_of('cycles_total'))}"},
             "percentunit",
-            colors={".": BAD},
             width=8,
         ),
         table(

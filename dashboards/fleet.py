@@ -16,7 +16,19 @@ from dashboards.panels import (
     stat,
     timeline,
 )
-from dashboards.tables import FILLED, GIVEN, USE, Column, bar, colored, matrix, table, tinted
+from dashboards.tables import (
+    FILLED,
+    GIVEN,
+    OWN_CLUSTER,
+    USE,
+    Column,
+    bar,
+    colored,
+    matrix,
+    of_its_cluster,
+    table,
+    tinted,
+)
 
 BY_CARD = "cluster, instance, gpu"
 BY_NODE = "cluster, instance"
@@ -149,6 +161,21 @@ def nodes() -> Panel:
     share = of_cards(of("allocated_core_ratio"))
     cards = f"count by ({BY_NODE}) (count by ({BY_CARD}) ({of('up')}))"
     last_cards = f"count by ({BY_NODE}) ({OF_SILENT})"
+    columns = [
+        Column(
+            "State",
+            f"group by ({BY_NODE}) ({BUILD}) or 0 * {SILENT}",
+            "short",
+            colored(words=NODE_STATE),
+        ),
+        Column("Core use", f"avg by ({BY_NODE}) ({BUSY})", "percentunit", USE),
+        Column("Core share", f"avg by ({BY_NODE}) ({share})", "percentunit", GIVEN),
+        Column("Mem. use", f"{memory} / {total}", "percentunit", FILLED),
+        Column("GPUs", f"{cards} or {last_cards}", "short"),
+        Column("Lost", f"{lost} or 0 * {cards}", "short", tinted(ANY)),
+        Column("To look at", _wrong_cards(), "short", tinted(ANY)),
+        Column("Power", watts, "watt"),
+    ]
     return table(
         "Nodes now",
         "Of each node: whether it is read now (a silent one was read in the time range), its "
@@ -156,22 +183,9 @@ def nodes() -> Panel:
         "an XID in the time range, a recovery or a repair that waits, or too few PCIe lanes, as "
         "far as its exporter serves it. Its page says which.",
         {"instance": "Node", "cluster": "Cluster"},
-        [
-            Column(
-                "State",
-                f"group by ({BY_NODE}) ({BUILD}) or 0 * {SILENT}",
-                "short",
-                colored(words=NODE_STATE),
-            ),
-            Column("Core use", f"avg by ({BY_NODE}) ({BUSY})", "percentunit", USE),
-            Column("Core share", f"avg by ({BY_NODE}) ({share})", "percentunit", GIVEN),
-            Column("Mem. use", f"{memory} / {total}", "percentunit", FILLED),
-            Column("GPUs", f"{cards} or {last_cards}", "short"),
-            Column("Lost", f"{lost} or 0 * {cards}", "short", tinted(ANY)),
-            Column("To look at", _wrong_cards(), "short", tinted(ANY)),
-            Column("Power", watts, "watt"),
-        ],
-        links={"Node": TO_NODE},
+        of_its_cluster(columns),
+        links={"Node": to("overview", "node", cluster=OWN_CLUSTER, node="${__value.raw}")},
+        carried="chosen",
         known=in_range(BUILD),
         lowest_of="State",
     )

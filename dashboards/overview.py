@@ -48,11 +48,13 @@ from dashboards.panels import (
 from dashboards.sizing import by_what_is_freed, freed, largest_of, to_ask_for
 from dashboards.tables import (
     FILLED,
+    OWN_CLUSTER,
     SHARE_USE,
     USE,
     Column,
     bar,
     colored,
+    of_its_cluster,
     ranked,
     table,
 )
@@ -61,7 +63,8 @@ from exporter.answers.advise.amounts import Resource
 EVENTS = events()
 BY_NAMESPACE = "cluster, $namespace_label"
 BY_POD = "cluster, instance, $namespace_label, $pod_label"
-TO_NAMESPACE = to("overview", "overview", namespace="${__value.raw}")
+RAW = "${__value.raw}"
+TO_NAMESPACE = to("overview", "overview", namespace=RAW)
 TO_OWNER = to(
     "overview", "overview", namespace="${__data.fields.Namespace}", owner="${__value.raw}"
 )
@@ -285,17 +288,20 @@ def _namespaces() -> Panel:
         "have them, pods that were too short for a scrape included; power is estimated. A click on "
         "a namespace shows its pods alone.",
         {"namespace": "Namespace", "cluster": "Cluster"},
-        [
-            Column("GPUs used", used, "short"),
-            Column("Promised", of("allocated_core_seconds:sum_rate5m"), "short"),
-            Column("Use of share", f"{within} / ({share} > 0)", "percentunit", SHARE_USE),
-            Column("Memory", of("memory_used_bytes:sum"), "bytes"),
-            Column("Allocated", limit, "bytes"),
-            Column("Memory full", full, "percentunit", FILLED),
-            Column("Power", of("energy_joules:sum_rate5m"), "watt"),
-            Column("Pods", of("pods:count"), "short"),
-        ],
-        links={"Namespace": TO_NAMESPACE},
+        of_its_cluster(
+            [
+                Column("GPUs used", used, "short"),
+                Column("Promised", of("allocated_core_seconds:sum_rate5m"), "short"),
+                Column("Use of share", f"{within} / ({share} > 0)", "percentunit", SHARE_USE),
+                Column("Memory", of("memory_used_bytes:sum"), "bytes"),
+                Column("Allocated", limit, "bytes"),
+                Column("Memory full", full, "percentunit", FILLED),
+                Column("Power", of("energy_joules:sum_rate5m"), "watt"),
+                Column("Pods", of("pods:count"), "short"),
+            ]
+        ),
+        links={"Namespace": to("overview", "overview", cluster=OWN_CLUSTER, namespace=RAW)},
+        carried="chosen",
         nothing=NOT_RECORDED,
         known=f"namespace_instance:mgpu_core_seconds:sum_rate5m{{{NAMESPACE}}}",
     )

@@ -63,15 +63,16 @@ def tinted(steps: Steps, words: Words | None = None) -> Cell:
 NARROW = 80
 BAR_WIDTH = 110  # in pixels
 CELL = 56  # of a matrix: what the word "silent" needs
+LETTER, PADDING = 8, 12
 # As Grafana 12.2 draws heads; an arrow stands beside the one that a table is sorted by.
-LETTER, PADDING, HEAD_PADDING, ARROW = 8, 12, 15, 24
+CAPITAL, M, HEAD_PADDING, ARROW = 10, 12, 15, 24
 # Names of any length: they take what a wider screen gives.
 NAMES = {"Namespace", "Pod", "Node", "Name", "Owner", "Container", "UUID", "Source", "Card", "Kind"}
 NAMES |= {"Meaning", "Model", "Reason"}
 # Of columns of text that is long or short wherever it stands, the least width.
 WIDTHS = {
     "GPU": 50,
-    "Namespace": 94,
+    "Namespace": 96,
     "Pod": 150,
     "Alert": 262,
     "Meaning": 350,
@@ -79,7 +80,7 @@ WIDTHS = {
     "Node": 110,
     "Name": 110,
     "User": 75,
-    "Container": 85,
+    "Container": 81,
     "Model": 115,
     "Owner": 150,
     "Advice": 190,
@@ -93,14 +94,20 @@ WIDTHS = {
 # In pixels: the narrowest screen, between its edges and a scroll bar; the gap between two panels;
 # the edges of a panel and the scroll bar of a table.
 SCREEN, GAP, EDGES = 1366 - 2 * 16 - 15, 8, 26
-# The label and the head of the column that says why a table has no rows, or that it has not all.
+# The label and the head of the column that says why a table has no rows, and of that which says
+# that it has not all; this one is the last, as all rows have it.
 WHY, ROWS = "why", "Rows"
+OF_ALL, SHOWN = "of_all", "Shown"
+NOTHING = "\u00a0"  # a text that is there and not seen
 LARGEST = 100  # rows of a table that grows with the fleet: a browser shows each
 TOO_MANY = f"largest {LARGEST} of {{}}"
 COLUMNS = 24  # of Grafana's grid
 MOST_CARDS = 16  # of a node, of which the order of columns is known
 UNSEEN = ("Value", "cluster", "instance", *WORKLOAD, *(f"exported_{label}" for label in WORKLOAD))
 USE, SHARE_USE, FILLED, GIVEN = bar(), bar(OVER), bar(HIGH), bar(PROMISED)
+
+
+OWN_CLUSTER = "${__data.fields.chosen}"
 
 
 def or_all(expr: str, label: str) -> str:
@@ -116,6 +123,11 @@ class Column(NamedTuple):
     expr: str
     unit: str
     cell: Cell | None = None
+
+
+def of_its_cluster(columns: Iterable[Column]) -> list[Column]:
+    """With each row's cluster for a link, ``OWN_CLUSTER``, whichever are chosen above."""
+    return [one._replace(expr=or_all(one.expr, "cluster")) for one in columns]
 
 
 def table(  # noqa: PLR0913 - what a table says
@@ -169,7 +181,7 @@ def table(  # noqa: PLR0913 - what a table says
         .unit("string")
         .no_value(why)
         .with_transformation(DataTransformerConfig(id_val="merge", options={}))
-        .with_transformation(_organized(keys, columns))
+        .with_transformation(_organized(keys, columns, {OF_ALL: SHOWN} if largest else {}))
         .height(height)
         .span(width)
     )
@@ -188,17 +200,22 @@ def table(  # noqa: PLR0913 - what a table says
     widths = _widths(shown, columns, width, sorted_by, widest)
     for head, setting in widths.items():
         panel.override_by_name(head, [setting])
-    # It stands beside the names where there are more rows than are shown, else in their place.
-    says = TOO_MANY.format("10000") if largest else why
-    alone = all(column.name in widths for column in columns)
-    width_of = "custom.minWidth" if alone else "custom.width"
-    needs = NARROW if alone and not largest else LETTER * len(says) + PADDING
-    panel.override_by_name(ROWS, [override(width_of, needs)])
-    for head, address in (links or {}).items():
-        link = {"title": "Show", "url": address}
-        panel.override_by_name(head, [override("links", [link])])
+    if any(column.name not in widths for column in columns):  # else it takes the rest by itself
+        panel.override_by_name(ROWS, [override("custom.width", LETTER * len(why) + PADDING)])
+    if largest:
+        needs = LETTER * len(TOO_MANY.format("10000")) + PADDING
+        panel.override_by_name(SHOWN, [override("custom.width", needs)])
+    _lead(panel, links or {})
     sort = common.TableSortByFieldState().display_name(sorted_by)
     return panel.sort_by([sort.desc(desc=not lowest_of)])
+
+
+def _lead(panel: table_panel.Panel, links: Mapping[str, str]) -> None:
+    """Make links of the cells of columns, by their heads."""
+    for head, address in links.items():
+        link = {"title": "Show", "url": address}
+        # A dash would be a link, too, and lead nowhere.
+        panel.override_by_name(head, [override("links", [link]), override("noValue", NOTHING)])
 
 
 def matrix(
@@ -275,9 +292,9 @@ def ranked(largest: str) -> str:
 def _cut(largest: str) -> str:
     """A row that says how many there are, where these are more than a table has rows."""
     # The number gets into a text as the value of a label: PromQL has no other way.
-    counted = f'count_values("{WHY}", count({largest}) > {LARGEST})'
+    counted = f'count_values("{OF_ALL}", count({largest}) > {LARGEST})'
     text = TOO_MANY.format("$1")
-    return f'label_replace({counted}, "{WHY}", "{text}", "{WHY}", "(.+)")'
+    return f'label_replace({counted}, "{OF_ALL}", "{text}", "{OF_ALL}", "(.+)")'
 
 
 def inside_of(width: int) -> float:
@@ -314,7 +331,7 @@ def _widths(
     for one in columns:
         words = [text for text, _ in ((one.cell and one.cell.words) or {}).values()]
         longest = LETTER * max(map(len, words), default=0) + PADDING
-        head = LETTER * len(one.name) + HEAD_PADDING + (ARROW if one.name == sorted_by else 0)
+        head = _head(one.name) + (ARROW if one.name == sorted_by else 0)
         figures[one.name] = max(figures[one.name], head, longest)
     names = {head: need for head, need in needs.items() if head in NAMES}
     each = (inside_of(width) - sum(figures.values())) / max(len(names), 1)
@@ -329,6 +346,12 @@ def _widths(
         **{head: override("custom.width", need) for head, need in fixed.items()},
         **{head: override("custom.minWidth", need) for head, need in least.items()},
     }
+
+
+def _head(name: str) -> int:
+    """The pixels that the head of a column needs."""
+    letters = (CAPITAL if one.isupper() else M if one == "m" else LETTER for one in name)
+    return sum(letters) + HEAD_PADDING
 
 
 def _looks(cell: Cell | None) -> list[DynamicConfigValue]:
@@ -359,7 +382,9 @@ def _now(expr: str, letter: str) -> prometheus.Dataquery:
     return query(expr, letter).instant().format(PromQueryFormat.TABLE)
 
 
-def _organized(keys: Mapping[str, str], columns: Sequence[Column]) -> DataTransformerConfig:
+def _organized(
+    keys: Mapping[str, str], columns: Sequence[Column], end: Mapping[str, str]
+) -> DataTransformerConfig:
     """Heads and order of a table; a key may carry either of its label's names."""
     heads = {WHY: ROWS} if len(columns) > 1 else {}
     heads |= {
@@ -370,7 +395,8 @@ def _organized(keys: Mapping[str, str], columns: Sequence[Column]) -> DataTransf
     # Grafana calls the values "Value #A" and so on; of a single query "Value"
     values = ["Value"] if len(columns) == 1 else [f"Value #{ref(i)}" for i in range(len(columns))]
     heads |= dict(zip(values, (column.name for column in columns), strict=True))
-    last = sorted(heads, key=lambda name: name == "uuid")
+    heads |= end
+    last = sorted(heads, key=lambda name: name == "uuid" or name in end)
     order = {name: place for place, name in enumerate(last)}
     # Where but one of several queries finds something, Grafana calls that "Value": whose it is, is
     # not known. A label that only a link or a sum needs is no column.

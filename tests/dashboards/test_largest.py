@@ -64,7 +64,7 @@ def test_the_largest_are_shown_in_all_columns_and_a_row_says_of_how_many(
     assert used == {f"pod-{number}" for number in range(MANY - LARGEST, MANY)}
     assert promised == used
     (row,) = store.query(asked["INSTEAD"], AT)
-    assert row["metric"] == {"why": f"largest {LARGEST} of {MANY + 1}"}
+    assert row["metric"] == {"of_all": f"largest {LARGEST} of {MANY + 1}"}
 
 
 @pytest.mark.program("prometheus")

@@ -18,7 +18,7 @@ from grafana_foundation_sdk.models import units
 
 from dashboards.frame import GRAFANA
 from dashboards.panels import NOT_NOW
-from dashboards.tables import MOST_CARDS, ROWS, inside_of
+from dashboards.tables import MOST_CARDS, ROWS, SHOWN, inside_of
 from exporter.metrics.families import FAMILIES
 from exporter.model.devices import FIRST_INDEX
 from rules.generate import FOLDER as RULES
@@ -393,6 +393,25 @@ def test_a_link_sets_variables_that_are_there_and_names_its_node(dashboard: Dash
             assert fields - {"${__value.raw}"} <= heads | hidden, (panel["title"], url)
 
 
+def test_a_row_with_its_cluster_leads_to_that_cluster() -> None:
+    """Two clusters may have a namespace or a node of one name; the cost board's leads to both."""
+    for name in ("mgpu-overview", "mgpu-node", "mgpu-pod", "mgpu-groups", "mgpu-exporter"):
+        for panel in panels(DASHBOARDS[name]):
+            heads = {head for one in panel.get("transformations", []) for head in _heads(one)}
+            for url in links(panel) if "Cluster" in heads else ():
+                assert "&var-cluster=${__data.fields.chosen}" in url, (panel["title"], url)
+
+
+@EVERY
+def test_lines_of_one_chart_have_not_all_one_colour(dashboard: Dashboard) -> None:
+    for panel in panels(dashboard):
+        for override in panel["fieldConfig"].get("overrides", []):
+            if panel["type"] == "timeseries" and override["matcher"]["id"] == "byRegexp":
+                every = re.fullmatch(override["matcher"]["options"].strip("/"), "x")
+                names = {one["id"] for one in override["properties"]}
+                assert not every or "color" not in names, panel["title"]
+
+
 def _heads(transformation: dict[str, Any]) -> Iterator[str]:
     yield from transformation["options"].get("renameByName", {}).values()
 
@@ -423,12 +442,14 @@ def test_every_dashboard_marks_xids_and_alerts(dashboard: Dashboard) -> None:
         assert 'instance=~"$node' in event["expr"]
 
 
-def _widths(panel: dict[str, Any], inside: float, without: str = ROWS) -> dict[str, float]:
+def _widths(panel: dict[str, Any], inside: float, *, cut: bool = False) -> dict[str, float]:
     """The widths of a table's columns, as the table of Grafana 12 divides what is inside a panel.
 
     Columns of a given width have it; the others share what is left, and have their least at least.
+    ``cut`` is whether the table says that it has not all rows.
     """
-    heads = {head for one in panel["transformations"] for head in _heads(one)} - {without}
+    heads = {head for one in panel["transformations"] for head in _heads(one)} - {ROWS}
+    heads -= set() if cut else {SHOWN}
     heads -= {
         override["matcher"]["options"]
         for override in panel["fieldConfig"]["overrides"]
@@ -467,8 +488,8 @@ def test_no_column_lies_outside_where_a_table_says_that_it_has_not_all_rows(
     for panel in panels(dashboard):
         if any("largest 100 of " in target["expr"] for target in panel["targets"]):
             inside = inside_of(panel["gridPos"]["w"])
-            widths = _widths(panel, inside, without="")
-            assert widths[ROWS] >= len("largest 100 of 1000") * LETTER_WIDTH
+            widths = _widths(panel, inside, cut=True)
+            assert widths[SHOWN] >= len("largest 100 of 1000") * LETTER_WIDTH
             assert sum(widths.values()) <= inside + 1, (panel["title"], widths)
 
 
@@ -481,10 +502,11 @@ def test_a_pods_name_is_whole_at_1366_pixels(board: str, title: str) -> None:
     assert widths["Pod"] >= len("search-embed-7d5b9c6d8f-h4tqw") * LETTER_WIDTH + CELL_EDGES
 
 
-HEAD_EDGES, SORTED = 13, 22  # pixels beside a head's letters, and of the arrow in Grafana 12.2
+HEAD_EDGES, SORTED = 14, 22  # pixels beside a head's letters, and of the arrow in Grafana 12.2
 # The widths of heads' letters in pixels, as Grafana 12.2 draws them.
 HEADS = {"Use of share": 86, "Memory full": 82, "Without work": 91, "Given GPU-h": 89}
 HEADS |= {"GPUs used": 75, "Idle GPU-h": 74, "Of the node": 80, "Namespace": 81, "Trouble": 52}
+HEADS |= {"Number": 56}
 
 
 @EVERY
