@@ -254,7 +254,8 @@ def _trend() -> Panel:
     # Grafana gives colours by the order of the lines, which is that of the namespaces' names. A
     # namespace that pays nothing has its line, too, so that the others keep their colours.
     of = ',$namespace_label!=""'
-    without = f"0 * {_sum(PAYER, f'mgpu_namespace_core_seconds_total{{{NAMESPACE}}}')}"
+    every = f"namespace_instance:mgpu_core_seconds:sum_rate5m{{{NAMESPACE}}}"
+    without = f"0 * {_sum(PAYER, every)}"
 
     def paid(of: str) -> str:
         return _sum(PAYER, _cost(f"avg_over_time({_billed(more=of)}[$__rate_interval])"))
