@@ -122,6 +122,7 @@ class KubeClient:
                 retries=False,
             ),
         )
+        # In one lock: an interrupt from now on finds this response, an earlier one is seen here.
         with self._lock:
             still_open = [each for each in self._responses if not each.closed]
             self._responses = [*still_open, response]
@@ -141,6 +142,7 @@ class KubeClient:
             self._interrupted = True
             responses = self._responses
         for response in responses:
+            # To close it from here would leave a read of the other thread waiting in the kernel.
             with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
                 response.shutdown()
 

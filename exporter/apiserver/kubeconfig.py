@@ -89,6 +89,7 @@ def acting_as(user: Json) -> Iterator[tuple[str, str]]:
             yield header, str(user[key])
     for group in user.get("as-groups") or ():
         yield "Impersonate-Group", str(group)
+    # A header's name cannot have all that such a key may: Kubernetes wants it percent-encoded.
     for name, values in (user.get("as-user-extra") or {}).items():
         for value in values:
             yield f"Impersonate-Extra-{quote(str(name), safe='')}", str(value)

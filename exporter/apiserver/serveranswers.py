@@ -91,6 +91,7 @@ class Stream:
             ApiError: the connection broke, or was silent for longer than its read timeout.
 
         """
+        # read1 gives what has come. read would wait for a whole chunk, and a watch's event is less.
         while chunk := attempt("reading", lambda: self._response.read1(CHUNK)):
             yield chunk
 

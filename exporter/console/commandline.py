@@ -101,6 +101,7 @@ class Parser(ArgumentParser):
         command = next((given for given in argv if given in self.commands), "serve")
         flags = [*self.flags, *(self.commands[command].flags if command in self.commands else ())]
         refused = [Refusal(flag, "no such flag", _suggestion(flag, flags)) for flag in unknown]
+        # Before argparse parses: it ends at the first error of its own, and would hide the others.
         if command != tolerant:
             self._refuse(refused)
         arguments, left = self.parse_known_args(argv)

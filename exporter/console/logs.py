@@ -76,6 +76,7 @@ class Collapsing(logging.Handler):
 
     def flush(self) -> None:
         """Write the counts so far."""
+        # Emit is called with this lock (Handler.handle), a flush without it.
         self.acquire()
         try:
             self._forget(self._clock.monotonic_ns())
@@ -94,6 +95,7 @@ class Collapsing(logging.Handler):
         now_ns = self._clock.monotonic_ns()
         while self._said:
             key, said = next(iter(self._said.items()))
+            # They stand in the order in which they were written: all behind this one are younger.
             if said.since_mono_ns > until_mono_ns:
                 return
             del self._said[key]

@@ -10,6 +10,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _LAST_PORT = 65535
+# A pattern, because the chart's JSON Schema is made of it: that bounds numbers, not texts.
 _PORT = (  # as a pattern, without leading zeros
     "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]{1}|6553[0-5]"
 )
@@ -141,10 +142,12 @@ ORIGIN = matching(
     rf":(?:{_PORT}))?",
     "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255",
 )
+# A label's key has 317 characters at most: a prefix of 253, a slash and a name of 63.
 KEY = matching(
     r"\*|[A-Za-z0-9][A-Za-z0-9._/-]{0,316}\*?",
     "the key of a label, the beginning of a key followed by *, or *",
 )
+# Below /-/ are the exporter's own pages, such as /-/healthy.
 URL_PATH = matching(
     r"/([A-Za-z0-9._~]|-[A-Za-z0-9._~-])[A-Za-z0-9._~-]*(/[A-Za-z0-9._~-]+)*",
     "a path such as /metrics, outside /-/",

@@ -94,6 +94,7 @@ def merge(node: yaml.Node) -> None:
 
 def node_of(value: object) -> yaml.Node:
     """The node of a value of YAML's safe types, with no place in a text."""
+    # The representer goes by the exact type: it refuses a StrEnum.
     plain = str(value) if isinstance(value, str) else value
     if isinstance(value, dict):
         plain = {k: str(v) if isinstance(v, StrEnum) else v for k, v in value.items()}

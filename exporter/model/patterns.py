@@ -35,6 +35,7 @@ class PathName(NamedTuple):
         found: list[str] = []
         at = len(first)
         for literal in others[:-1]:
+            # From the next character on: a wildcard stands for one at least.
             end = name.find(literal, at + 1)
             if end < 0:
                 return None

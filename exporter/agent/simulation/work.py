@@ -73,6 +73,7 @@ class Lifetime:
     def _numbers(self, begin_ns: int, end_ns: int) -> range:
         if self.every_ns is None:
             return range(1)
+        # One that began earlier may live still, if it drew the longest life.
         first = (begin_ns - self.start_ns - self.longest_ns) // self.every_ns
         last = (end_ns - 1 - self.start_ns) // self.every_ns
         return range(max(first, 0), last + 1)

@@ -177,6 +177,7 @@ class FleetFeed:
             troubles[_MOST_SAID:] = [f"and {plural(len(troubles) - _MOST_SAID, 'trouble')} more"]
         if read < every:
             troubles.insert(0, f"{read:,} of {every:,} nodes are read so far")
+        # Nodes, not exporters: of two on one node one counts, and each that was not asked yet.
         fleet = fleet_of(kept, self._look, len(kept) + every - read, self._namespace)
         self._shown = {clean(place_of(one.labels)) for one in fleet.nodes}
         nodes = [replace(node, troubles=()) for one in in_full for node in one.nodes]

@@ -59,6 +59,7 @@ class Forwarder:
 
     def __exit__(self, *_: object) -> None:
         async def end() -> None:
+            # First, so that no connection comes while those that there are end.
             for server in self._servers:
                 server.close()
             if self._session is not None:

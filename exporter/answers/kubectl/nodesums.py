@@ -56,6 +56,7 @@ def sums_of(node: NodeSight, namespace: str = "") -> NodeSums:
             memory=sum_of_known(one.memory for one in pods) if namespace else totals.memory,
             memory_total=totals.memory_total,
             watts=totals.watts,
+            # The totals have the lost ones apart. A node has them all the same.
             gpus=totals.gpus + totals.lost,
             lost=totals.lost,
             pods=len(pods),

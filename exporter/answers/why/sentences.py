@@ -81,6 +81,7 @@ def sentences(case: Case) -> tuple[Sentence, ...]:
         *_cards(case),
         *_unknown(case),
     )
+    # The sort is stable: both kinds keep the order of their topics.
     return tuple(sorted(found, key=lambda one: not one.urgent))
 
 
@@ -156,6 +157,7 @@ def _use(case: Case) -> Iterator[Sentence]:
     if not known:
         return
     within = f"in {case.span}"
+    # What it uses on a card that it was not allocated is used of its share, too.
     promised = [part for part in known if part.share or part.misplaced]
     share = sum(part.share or 0.0 for part in promised)
     used = sum(part.core or 0.0 for part in promised)
