@@ -136,6 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for problem in error.problems:
             warn(f"mgpu-exporter: {problem}")
         return USAGE_ERROR
+    # Commands are read by people, unless JSON was asked for.
     for_people = command.name != _SERVE and settings.log_format == "logfmt"
     logs.configure(settings.log_level, logs.PLAIN if for_people else settings.log_format)
     for warning in unknown_variables(os.environ):

@@ -72,6 +72,7 @@ class HostUses:
         if times.name.decode(errors="replace") != name:
             return None
         cpus = None
+        # Ticks of two processes that had one pid are no difference.
         if before is not None and before.started == times.started:
             spent_s = (times.ticks - before.ticks) / os.sysconf("SC_CLK_TCK")
             cpus = spent_s / ((now_ns - before.at_ns) / 1e9)

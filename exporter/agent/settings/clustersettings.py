@@ -41,6 +41,7 @@ _PAIRS = pairs(
 
 def _read(text: str) -> tuple[tuple[str, str], ...]:
     found = _PAIRS.read(text)
+    # Pairs have one kind of value for all keys. What its own key takes is narrower.
     for key, value in found:
         (_FACTOR if key == FACTOR_NAME else RESOURCE).read(value)
     return found

@@ -33,6 +33,8 @@ class Aside(Generic[K, T]):
 
     def keep(self, keys: Collection[K]) -> None:
         """Begin a cycle with these questions: drop the others, as soon as they have replied."""
+        # One without a reply stays, though nobody wants it any more: its thread is there, and
+        # counts.
         self._asked = {k: q for k, q in self._asked.items() if k in keys or q.is_open}
         self._slow = tuple(q for q in self._asked.values() if q.is_open)
         self._is_said = self._is_said and bool(self._slow)

@@ -52,6 +52,7 @@ class Api:
 
     async def _history(self, request: web.Request) -> web.StreamResponse:
         asked = request.query.get("minutes", str(api.HISTORY_MINUTES))
+        # int() takes digits of other scripts too, and a long number takes it long.
         is_number = asked.isascii() and asked.isdecimal() and len(asked) < _LONGEST_NUMBER
         minutes = int(asked) if is_number else 0
         if not 0 < minutes <= MAX_MINUTES:
@@ -79,6 +80,7 @@ class Api:
             document = make(snapshot, self._about(), age_ns, view.namespaces)
             return None if document is None else _encoded(document)
 
+        # The view is in the key: clients with other rights never share an answer.
         answer = await self._answers.respond(request, (*name, view), render, JSON, view)
         return answer or _error(404, _NO_POD)
 

@@ -47,6 +47,7 @@ def blocks(text: str) -> Iterator[Block]:
         if _FENCE.fullmatch(line):
             yield from _block(held)
             held = []
+            # A fence that nobody closes ends with the text.
             code = iter(lambda: next(lines, "```"), "```")
             yield Block("pre", code="\n".join(code))
         elif line.strip():

@@ -165,6 +165,7 @@ def parse(text: str, path: str) -> WebFile:
                 line = yamldocument.line_of(item.key)
                 wrong.append(StructureProblem(line, item.name, words))
     except YamlError as error:
+        # PyYAML's words quote what stands there, and that may be a password or a private key.
         place, words = (
             ValuePlace(path, "", error.line, error.column),
             _QUOTED.sub("...", error.words),

@@ -81,11 +81,13 @@ class Formula:
         if self.sign == _NUMBER:
             return f"{self.number!r}".removesuffix(".0")
         if self.sign == _STEPS:
+            # As _steps has it: both are the same rule.
             steps = Formula("*", self.sides).promql(written)
             return f"clamp_min(ceil(round({steps}, 1e-{_DIGITS})), 1)"
         if self.sign == _MOST:
             left, right = (side.promql(written) for side in self.sides)
             return f"clamp_max({left}, {right})"
+        # All else stands in brackets, whatever PromQL's operators bind more tightly.
         is_one = {_FIGURE, _NUMBER, _STEPS, _MOST}
         left, right = (
             side.promql(written) if side.sign in is_one else f"({side.promql(written)})"

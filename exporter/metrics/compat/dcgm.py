@@ -80,6 +80,7 @@ def _last_xid(device: CompatSubject) -> float | None:
     counts = device.fact.xids.items()
     seen = {xid: c.last_unix_ns for xid, c in counts if c.last_unix_ns is not None}
     newest = max(seen, key=lambda xid: seen[xid], default="0")
+    # Further XIDs are counted together as "other", which is no number.
     return float(newest) if newest.isdecimal() else None
 
 

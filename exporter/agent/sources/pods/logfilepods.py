@@ -153,6 +153,7 @@ class FilePods(PodThread):
             about, pod = door.about(self._pods / name, follow=False), pod_name(name)
             if isinstance(about, Absent):
                 continue
+            # What could not be looked at may be one: its pod is not dropped for that.
             is_folder = not isinstance(about, Whole) or stat.S_ISDIR(about.value.st_mode)
             if pod is None or not is_folder:
                 self._reject("pods", name)

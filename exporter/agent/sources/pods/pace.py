@@ -28,6 +28,7 @@ class Paced:
         """Whether a line waits. Each that comes takes the place of one of its pod that waits."""
         name = name_in(line)
         self._size -= len(self._waiting.pop(name, b""))
+        # What is added or deleted never waits. It takes the place of a change that does.
         over = self._spent_by(name) >= MOST_NS and line.startswith(_CHANGED)
         if not name or not over or self._size + len(line) > MOST_WAITING:
             return False

@@ -161,12 +161,14 @@ def spark(about: str, values: Sequence[float | None], top: float) -> Spark:
     line, area = "", ""
     run: list[str] = []
     start = POINTS - len(values)
+    # The None behind the last value ends the last run.
     for number, value in enumerate([*values, None]):
         if value is not None:
             height = HEIGHT - 1 - min(max(value / (top or 1.0), 0), 1) * (HEIGHT - 2)
             run.append(f"{start + number} {height:.1f}")
         elif run:
             path, first, last = "L".join(run), run[0].split(" ")[0], run[-1].split(" ")[0]
+            # A point alone would draw nothing.
             line += f"M{path}" + ("h.5" if len(run) == 1 else "")
             area += f"M{first} {HEIGHT}L{path}L{last} {HEIGHT}Z"
             run = []
