@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import yaml
 
-from dashboards.frame import CARD, DEVICE, FIRING, FIRING_SINCE, to
+from dashboards.frame import CARD, DEVICE, FIRING, FIRING_SINCE, SILENT, in_range, to
 from dashboards.panels import (
     ANY,
     BAD,
@@ -28,6 +28,8 @@ LINE = "{{instance}} GPU {{gpu}}"  # of a timeline, which cuts the names of its 
 # The power cap is normal under load: it has a colour of its own, and a value that no part has.
 CAPPED, NOT_CAPPED = ',reason="sw_power_cap"', ',reason!="sw_power_cap"'
 AT_CAP = -3
+# Of a table, which has a row for each device of a silent node, too.
+STATE: Words = {"-1": ("silent", BAD), **READ}
 # In the order of their weight, which no order of words is.
 SEVERITY = {"0": ("critical", BAD), "1": ("warning", IDLE), "2": ("info", USED)}
 
@@ -48,9 +50,18 @@ def placed(expr: str) -> str:
     The label ``gpu`` is the card's number, which all instances and partitions of the card share.
     """
     info = f"max by ({CARD}, gpu_instance) ({of('info')})"
-    joined = f"({expr}) * on ({CARD}) group_left (gpu_instance) {info}"
-    with_dash = f'label_join({joined}, "card", "-", "gpu", "gpu_instance")'
+    return with_place(f"({expr}) * on ({CARD}) group_left (gpu_instance) {info}")
+
+
+def with_place(expr: str) -> str:
+    """With the place as ``card``, of series that have the labels that it is made of."""
+    with_dash = f'label_join({expr}, "card", "-", "gpu", "gpu_instance")'
     return f'label_replace({with_dash}, "card", "$1", "card", "(.+?)-?")'
+
+
+def of_silent(family: str) -> str:
+    """What the devices of silent nodes had last."""
+    return f"({in_range(of(family))} and on (cluster, instance) {SILENT})"
 
 
 def of_each(queries: Mapping[str, str]) -> dict[str, str]:

@@ -96,12 +96,12 @@ def bands() -> Panel:
     return series(
         "All GPUs, by how busy they are",
         "How many cards had work in which part of their time, of all namespaces, and how many "
-        "could not be read.",
-        {"{{part}}": parts, "not read": f"count({LOST})"},
+        "were lost. Those of a node are missing while it was silent.",
+        {"{{part}}": parts, "lost": f"count({LOST})"},
         "short",
         stacked=True,
         few=True,
-        colors={"^not read$": BAD, **colors},
+        colors={"^lost$": BAD, **colors},
         width=12,
     ).max_data_points(FEW_POINTS)
 
@@ -181,7 +181,8 @@ def nodes() -> Panel:
         "Of each node: whether it is read now (a silent one was read in the time range), its "
         "cards, how busy they are, what of them is promised, and how many to look at: lost, with "
         "an XID in the time range, a recovery or a repair that waits, or too few PCIe lanes, as "
-        "far as its exporter serves it. Its page says which.",
+        "far as its exporter serves it. Its page says which. A dash is what is not promised to "
+        "pods, or not known.",
         {"instance": "Node", "cluster": "Cluster"},
         of_its_cluster(columns),
         links={"Node": to("overview", "node", cluster=OWN_CLUSTER, node="${__value.raw}")},

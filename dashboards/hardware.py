@@ -1,6 +1,6 @@
 """The hardware of GPUs: a table of what is wrong with which, and its fans, links and states."""
 
-from dashboards.boards import GPU, LINE, of, of_each, rate
+from dashboards.boards import GPU, LINE, STATE, of, of_each, of_silent, rate
 from dashboards.frame import to
 from dashboards.panels import (
     ANY,
@@ -9,7 +9,6 @@ from dashboards.panels import (
     IDLE,
     LOOK,
     NOBODY,
-    READ,
     USED,
     Panel,
     Words,
@@ -66,6 +65,7 @@ def wrong() -> Panel:
     failed = _worst(of("row_remapping", ',state="failed"'))
     repair = f"({pending} + 2 * {failed}) or {_worst(of('retired_pages_pending'))}"
     heat = rate("throttle_seconds_total", ',reason=~"hw_thermal|sw_thermal|hw_power_brake"')
+    state = f"min by ({BY}) ({of('up')}) or -1 * group by ({BY}) ({of_silent('up')})"
     return table(
         "What is wrong with which GPU",
         "Each card: what the driver asks for, repairs of its memory that wait for a reset, its "
@@ -74,7 +74,7 @@ def wrong() -> Panel:
         "recoveries. A dash is what the card does not say.",
         {"instance": "Node", "gpu": "GPU"},
         [
-            Column("State", f"min by ({BY}) ({of('up')})", "short", colored(words=READ)),
+            Column("State", state, "short", colored(words=STATE)),
             Column("Needs", _worst(of("recovery_action")), "short", colored(words=NEEDS)),
             Column("Repair", repair, "short", colored(words=REPAIR)),
             Column("Lanes", f"min by ({BY}) ({_lanes()})", "percentunit", colored(LANES)),

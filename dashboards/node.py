@@ -5,17 +5,20 @@ from grafana_foundation_sdk.builders import dashboard as build
 from dashboards import hardware
 from dashboards.boards import (
     GPU,
+    STATE,
     alerts,
     engines,
     errors,
     health,
     of,
     of_each,
+    of_silent,
     placed,
     power,
     rate,
+    with_place,
 )
-from dashboards.frame import DEVICE, SILENT, WORKLOAD, board, events, in_range, to, usable_memory
+from dashboards.frame import DEVICE, WORKLOAD, board, events, to, usable_memory
 from dashboards.lines import group_figure, lines, most_of_containers, most_of_groups
 from dashboards.panels import (
     ANY,
@@ -24,7 +27,6 @@ from dashboards.panels import (
     HIGH,
     LOOK,
     NOBODY,
-    READ,
     Panel,
     Words,
     folded,
@@ -91,8 +93,7 @@ def _totals() -> list[Panel]:
         stat(
             "Not read",
             "GPUs and instances that are lost, stuck or let go of, and those of silent nodes.",
-            f"count({of('up')} == 0 or ({in_range(of('up'))} and on (cluster, instance) {SILENT}))"
-            f" or 0 * count({of('up')})",
+            f"count({of('up')} == 0 or {of_silent('up')}) or 0 * count({of('up')})",
             "short",
             ANY,
         ),
@@ -137,13 +138,15 @@ def _totals() -> list[Panel]:
 
 def _devices() -> Panel:
     names = f"{BY_DEVICE}, model, profile, sharing"
+    shown = "cluster, instance, card, model, profile, sharing, uuid"
     info = f"group by ({names}) ({of('info')})"
 
     def with_names(expr: str) -> str:
         extra = f"on ({BY_DEVICE}) group_left (model, profile, sharing)"
         whole = placed(f"sum by ({BY_DEVICE}) ({expr}) * {extra} {info}")
-        return f"sum by (cluster, instance, card, model, profile, sharing, uuid) ({whole})"
+        return f"sum by ({shown}) ({whole})"
 
+    silent = f"-1 * group by ({shown}) ({with_place(of_silent('info'))})"
     total = of("memory_total_bytes")
     allocated = f"{of('allocated_memory_bytes')} / {total}"
     hottest = f"max by ({BY_DEVICE}) ({of('temperature_celsius')})"
@@ -167,7 +170,7 @@ def _devices() -> Panel:
             "uuid": "UUID",
         },
         [
-            Column("State", with_names(of("up")), "short", colored(words=READ)),
+            Column("State", f"{with_names(of('up'))} or {silent}", "short", colored(words=STATE)),
             Column(
                 "Core use",
                 with_names(f"clamp_max({rate('busy_seconds_total')}, 1)"),
@@ -245,6 +248,7 @@ def _holders() -> Panel:
                 pod="${__value.raw}",
             )
         },
+        nothing="No pod uses a GPU here now, or the node is silent",
         widest="Pod",
     )
 

@@ -285,8 +285,8 @@ def _namespaces() -> Panel:
     return table(
         "Namespaces now",
         "Use and allocation of each namespace, of the last five minutes, as the recording rules "
-        "have them, pods that were too short for a scrape included; power is estimated. A click on "
-        "a namespace shows its pods alone.",
+        "have them, pods that were too short for a scrape included; power is estimated, and a dash "
+        "where it cannot be, as on partitions. A click on a namespace shows its pods alone.",
         {"namespace": "Namespace", "cluster": "Cluster"},
         of_its_cluster(
             [

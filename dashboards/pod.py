@@ -390,7 +390,7 @@ def _identity() -> Panel:
         "Allocations",
         "The sharing system of each allocation, its policy and the container's priority. Without a "
         "UUID the device is not known yet.",
-        {**KEYS, "scheme": "Sharing", "policy": "Policy", "priority": "Priority"},
+        {**KEYS, "scheme": "System", "policy": "Policy", "priority": "Priority"},
         [
             Column(
                 "Number",

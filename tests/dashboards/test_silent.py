@@ -148,6 +148,14 @@ def test_a_silent_node_stays_among_the_nodes(store: Store) -> None:
 
 
 @pytest.mark.program("prometheus")
+def test_the_cards_of_a_silent_node_keep_their_rows(store: Store) -> None:
+    states = _values(store, "node", "Devices now", "A", "uuid")
+    assert states == {"well": 1, "gone": 0, "dead": 0, "away": -1}
+    states = _values(store, "node", "What is wrong with which GPU", "A", "gpu", node="far")
+    assert states == {"0": -1}
+
+
+@pytest.mark.program("prometheus")
 def test_each_card_has_a_cell_and_those_that_are_not_read_come_first(store: Store) -> None:
     every = queries(load(FOLDER / "mgpu-overview.json"))
     (query,) = (one for one in every if one.panel == "All GPUs now")
@@ -210,6 +218,8 @@ SAID_OF_SILENT = {
     ("mgpu-exporter", "Down"),
     ("mgpu-exporter", "Can be scraped"),
     ("mgpu-node", "Not read"),
+    ("mgpu-node", "Devices now"),
+    ("mgpu-node", "What is wrong with which GPU"),
     ("mgpu-overview", "Not read, all"),
     ("mgpu-overview", "All GPUs now"),
     ("mgpu-overview", "Pods affected"),
