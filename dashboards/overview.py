@@ -77,7 +77,6 @@ TO_POD = to(
 )
 LINKS = {"Pod": TO_POD, "Node": TO_NODE}
 
-USED_HOURS = f"increase(mgpu_pod_limited_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 IDLE_HOURS = f"increase(mgpu_pod_allocated_idle_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node"}
@@ -427,15 +426,16 @@ def _idle_pods() -> Panel:
 
 
 def _over_share() -> Panel:
-    used, share = f"sum by ({BY_POD}) ({USED_HOURS})", f"sum by ({BY_POD}) ({HOURS})"
+    ratio = f"namespace_pod:mgpu_core_limit_utilization:ratio_rate5m{{{NAMESPACE}}}"
+    average = f"max by ({BY_POD}) (avg_over_time({ratio}[$__range]))"
     return table(
         "Highest use of the share",
-        "The ten pods that used most of their core share in the time range. Over 100 % they took "
-        "what others left, or what others were promised.",
+        "The ten pods that used most of their core share in the time range, as the recording rules "
+        "have it. Over 100 % they took what others left, or what others were promised.",
         ON_NODE,
-        [Column("Use of share", f"topk(10, {used} / ({share} > 0))", "percentunit", SHARE_USE)],
+        [Column("Use of share", f"topk(10, {average})", "percentunit", SHARE_USE)],
         links=LINKS,
-        nothing=NO_SHARE,
+        nothing=f"{NO_SHARE}, or the recording rules are not loaded",
         widest="Pod",
         width=12,
     )

@@ -5,7 +5,7 @@ at that pace, with a scrape in 15 s; all others are their twins under other name
 rules record of it is there for the hour, or for a week where a panel looks at one. A query is asked
 as Grafana asks it at 1600 pixels: of a table at one moment, of all else in steps, folded rows too.
 One is asked after another, each several times; the least time counts, for other programs use the
-machine too. ``--rules`` times the rules.
+machine too. ``--rules`` times the rules, ``--base=DIR`` also others that read no other records.
 """
 
 import argparse
@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-import psutil
 import yaml
 
 from benchmarks.fleet.agent import CYCLE_S, Agent, settings
@@ -107,10 +106,10 @@ class Rule(NamedTuple):
     expr: str
 
 
-def rules() -> list[Rule]:
-    """The shipped rules, in their order."""
+def rules(folder: Path = RULES) -> list[Rule]:
+    """The rules of a folder, the shipped ones by default, in their order."""
     found = []
-    for path in (RULES / "mgpu-recording.yaml", RULES / "mgpu-alerts.yaml"):
+    for path in (folder / "mgpu-recording.yaml", folder / "mgpu-alerts.yaml"):
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
             text = group.get("interval", f"{RULES_EVERY_S}s")
             every_s = int(text[:-1]) * UNITS_S[text[-1]]
@@ -229,16 +228,21 @@ class Cost(NamedTuple):
 
 def cost(store: Store, path: str, arguments: Mapping[str, str], times: int = 1) -> Cost:
     """What a query costs: the least time of several."""
-    process = psutil.Process(store.pid)
     url = f"http://{store.address}/api/v1/{path}?{urlencode(arguments)}"
     took, length = [], 0
     for _ in range(times):
-        begun, used = time.perf_counter(), sum(process.cpu_times()[:2])
+        begun, used = time.perf_counter(), _cpu_s(store.pid)
         with urlopen(url, timeout=600) as answer:
             length = len(answer.read())
-        took.append((time.perf_counter() - begun, sum(process.cpu_times()[:2]) - used))
+        took.append((time.perf_counter() - begun, _cpu_s(store.pid) - used))
     read = store.get(path, **arguments, stats="all")["stats"]["samples"]["totalQueryableSamples"]
     return Cost(min(wall for wall, _ in took), min(cpu for _, cpu in took), read, length)
+
+
+def _cpu_s(pid: int) -> float:
+    """What the threads of a process have used: its own sum counts in hundredths of a second."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
 
 
 def timed(store: Store, board: str, range_s: int, times: int) -> None:
@@ -256,16 +260,16 @@ def timed(store: Store, board: str, range_s: int, times: int) -> None:
         print(f"{each}  {panel}")
 
 
-def timed_rules(store: Store) -> None:
-    """Asks each rule once, and prints what those of each group cost."""
+def timed_rules(store: Store, times: int, folder: Path = RULES) -> None:
+    """Asks each rule, and prints what those of each group cost once."""
     took: dict[tuple[str, int], Cost] = defaultdict(Cost)
     single = []
-    for rule in rules():
-        each = cost(store, "query", {"query": rule.expr, "time": str(AT)})
+    for rule in rules(folder):
+        each = cost(store, "query", {"query": rule.expr, "time": str(AT)}, times)
         took[rule.group, rule.every_s] += each
         single.append((each.cpu_s, rule.record or "an alert", rule.expr.split("\n")[0]))
     minute = sum(each.cpu_s * 60 / every_s for (_, every_s), each in took.items())
-    print(f"\nrules, each once; a minute takes {minute:.2f} s of CPU at their intervals")
+    print(f"\n{folder}, each once; a minute takes {minute:.2f} s of CPU at their intervals")
     print(f"{sum(took.values(), Cost())}  in sum")
     for (group, every_s), each in sorted(took.items(), key=lambda one: -one[1].cpu_s):
         print(f"{each}  {group}, each {every_s} s")
@@ -282,6 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--times", type=int, default=3, help="that each query is asked")
     parser.add_argument("--program", default="prometheus")
     parser.add_argument("--rules", action="store_true", help="time the rules, too")
+    parser.add_argument("--base", type=Path, nargs="*", default=[], help="rules of other commits")
     parser.add_argument("boards", nargs="*", default=["overview"])
     options = parser.parse_args(arguments)
     with (
@@ -296,8 +301,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         recorded = record(store).total()
         print(f"{options.nodes} nodes, {series:,} series, {options.program}")
         print(f"{recorded:,} series recorded, {recorded / options.nodes:.0f} a node")
-        if options.rules:
-            timed_rules(store)
+        for each in [RULES, *options.base] if options.rules else ():
+            timed_rules(store, options.times, each)
         for board in options.boards:
             timed(store, board, options.range, options.times)
 

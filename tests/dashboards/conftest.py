@@ -98,10 +98,13 @@ def _recording(to: Path) -> None:
     """The rules that boards read, but of sizing, every 3 s: each second would keep a core busy."""
     groups = yaml.safe_load((FOLDER / "mgpu-recording.yaml").read_text())["groups"]
     wanted = [one for one in groups if one["name"] in RECORDED]
-    # What a container waits is recorded in a group of its own.
-    waiting = "namespace_pod_container_uuid:mgpu_core_waiting_seconds:rate5m"
-    (first,) = (one for group in groups for one in group["rules"] if one.get("record") == waiting)
-    wanted.insert(0, {"name": "waiting", "rules": [first]})
+    # What a container waits, and its use of its share, are in a group of which boards read no more.
+    of_pods = {
+        "namespace_pod_container_uuid:mgpu_core_waiting_seconds:rate5m",
+        "namespace_pod:mgpu_core_limit_utilization:ratio_rate5m",
+    }
+    some = [one for group in groups for one in group["rules"] if one.get("record") in of_pods]
+    wanted.insert(0, {"name": "of-pods", "rules": some})
     to.write_text(json.dumps({"groups": [one | {"interval": "3s"} for one in wanted]}))
 
 
