@@ -224,13 +224,12 @@ class BillReading:
             )
         for line in self.remarks.lines():
             warned(self.arguments, f"{self.of}{line}")
-        made, by = self.total.bill(int(first_s)), self.by
-        if by in {"user", "account"} and (unnamed := _unnamed_hours(made)) >= _LEAST_HOURS:
+        made = self.total.bill(int(first_s))
+        if (unnamed := _unnamed_hours(made, self.by)) >= _LEAST_HOURS:
             warned(
                 self.arguments,
-                f"{unnamed:.2f} GPU hours of groups have no {by} and stand under their kind: of "
-                "jobs shorter than a scrape, or mgpu_group_info does not say it "
-                "(docs/off-kubernetes.md)",
+                f"{unnamed:.2f} GPU hours have no {self.by} and stand under their namespace or "
+                "kind: of jobs shorter than a scrape, or no series names it (docs/bill.md)",
             )
         return made
 
@@ -257,14 +256,15 @@ def _estimate(
     return summed([found], since_s)
 
 
-def _unnamed_hours(found: Bill) -> float:
-    """How long groups had cards of which nobody knows the user or account."""
-    of_kinds = (
+def _unnamed_hours(found: Bill, by: str) -> float:
+    """How long those had cards whose pod or owner nobody knows; of groups, user or account."""
+    unnamed = (
         row.milliseconds
         for row in found.rows
-        if row.payer != NOBODY and not row.payer.namespace and not row.payer.owner
+        if row.payer != NOBODY and not (row.payer.owner or row.payer.pod)
+        if by in {"pod", "owner"} or (by in {"user", "account"} and not row.payer.namespace)
     )
-    return sum(of_kinds) / 1000 / _HOUR_S
+    return sum(unnamed) / 1000 / _HOUR_S
 
 
 def said(error: Exception) -> str:

@@ -414,6 +414,25 @@ def test_hours_without_an_owner_are_hours_of_the_bill(
     assert f"of {said} GPU hours the owner is not known" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("by", ["pod", "owner"])
+def test_hours_of_jobs_shorter_than_a_scrape_are_said_to_stand_under_their_namespace(
+    by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = Exporter("GPU-a")
+    owned = 'namespace="team",pod="chat",owner_kind="Job",owner_name="chat"'
+    with Store(tmp_path) as store:
+        for second in range(HOUR + 1):
+            one.second({"team": (0.25, 0.25), "team/chat": (0.5, 0.5)})
+            if second % 60 == 0:
+                target = Target({"job": "mgpu", "instance": "a", "node": "n"})
+                page = f"{one.page()}\nmgpu_pod_info{{{owned}}} 1"
+                store.scrape(target, page, BEGIN + second)
+        asked = [f"--since={BEGIN_TEXT}", f"--until={END_TEXT}", "--price=1", f"--by={by}"]
+        main(["bill", f"--prometheus=http://{store.address}", *asked])
+    said = capsys.readouterr().err
+    assert f"0.25 GPU hours have no {by} and stand under their namespace or kind" in said
+
+
 @pytest.mark.parametrize("by", ["namespace", "pod"])
 def test_what_is_allocated_of_a_card_that_is_not_known_is_no_card_more(
     by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
