@@ -64,8 +64,9 @@ class Store:
         kept = {"tsdb": {"out_of_order_time_window": "100d"}}  # what rules record comes later
         wanted = {"rule_files": [str(path) for path in rules], "storage": kept, **(config or {})}
         file.write_text(json.dumps(wanted))
-        self._shown: dict[object, set[Labels]] = {}  # by what wrote them
-        self._known: dict[tuple[Labels, bool], dict[str, Labels]] = {}  # by target and series
+        # Labels as they are sent: made once for each series of a target, and quick to look up.
+        self._shown: dict[object, set[bytes]] = {}  # by what wrote them
+        self._known: dict[tuple[Labels, bool], dict[str, bytes]] = {}  # by target and series
         self._process = subprocess.Popen(
             [
                 program,
@@ -88,9 +89,9 @@ class Store:
         samples = {}
         for series, value in _samples(page or ""):
             if (labels := known.get(series)) is None:
-                labels = known[series] = target.label(dict(_named(series)))
+                labels = known[series] = _labels(target.label(dict(_named(series))))
             samples[labels] = value
-        samples[_sorted({"__name__": "up", **target.labels})] = float(page is not None)
+        samples[_labels(_sorted({"__name__": "up", **target.labels}))] = float(page is not None)
         self._show(writer, samples, at)
 
     def evaluate(self, rules: Iterable[Mapping[str, Any]], at: float) -> None:
@@ -98,18 +99,21 @@ class Store:
         for number, rule in enumerate(rules):
             named = {"__name__": rule["record"], **rule.get("labels", {})}
             found = self.query(rule["expr"], at)
-            values = {_sorted({**one["metric"], **named}): float(one["value"][1]) for one in found}
+            values = {
+                _labels(_sorted({**one["metric"], **named})): float(one["value"][1])
+                for one in found
+            }
             assert len(values) == len(found), rule
             self._show(number, values, at)
 
-    def _show(self, writer: object, values: Mapping[Labels, float], at: float) -> None:
+    def _show(self, writer: object, values: Mapping[bytes, float], at: float) -> None:
         """Writes values, and stale markers for what the same writer had before."""
         before, self._shown[writer] = self._shown.get(writer, set()), set(values)
         samples = {labels: struct.pack("<d", value) for labels, value in values.items()}
         samples |= dict.fromkeys(before - samples.keys(), STALE)
         # As ``sent``, but what is the same in all series of a scrape is made once.
         head, tail = sent((), [(round(at * 1000), STALE)]).split(STALE)
-        self.write(_labels(labels) + head + value + tail for labels, value in samples.items())
+        self.write(labels + head + value + tail for labels, value in samples.items())
 
     def record(self, rules: Path, since: int, until: int, interval: str) -> None:
         """Let it have what these rules record in a range; ``interval`` is of groups without one."""
@@ -193,11 +197,14 @@ def parsed(page: str) -> Iterable[tuple[str, Labels, float]]:
         yield name, tuple(own), value
 
 
-def _samples(page: str) -> Iterable[tuple[str, float]]:
+@lru_cache(maxsize=128)  # a page has many readers: targets, worlds of labels
+def _samples(page: str) -> Sequence[tuple[str, float]]:
+    found = []
     for line in page.splitlines():
         if line and not line.startswith("#"):
             series, _, value = line.rpartition(" ")
-            yield series, float(value)
+            found.append((series, float(value)))
+    return found
 
 
 @lru_cache(maxsize=100_000)
