@@ -1,4 +1,4 @@
-"""Two hours of three simulated nodes, whose descriptions are the truth: the bill and the board.
+"""An hour of three simulated nodes, whose descriptions are the truth: the bill and the board.
 
 One real Prometheus scrapes them twice: each 15 s, and each 60 s as another cluster. The exporter of
 ``lively`` is away for 20 s and begins anew; ``dying`` goes for good.
@@ -131,11 +131,11 @@ processes:
 """,
 }
 BEGIN = 1_700_007_200  # no midnight is in the range: a bill is the sum of its days
-BEFORE_S, LENGTH_S, CYCLE_S, EVALUATED_S = 300, 7200, 2, 120
+BEFORE_S, LENGTH_S, CYCLE_S, EVALUATED_S = 300, 3600, 2, 120
 SINCE, UNTIL = BEGIN + BEFORE_S, BEGIN + BEFORE_S + LENGTH_S
 INTERVALS = (15, 60)
 SCRAPED_AT, RECORDED_AT = 7, 10  # seconds after a whole interval
-AWAY = {"lively": range(3350, 3370), "dying": range(5740, BEFORE_S + LENGTH_S + 1)}
+AWAY = {"lively": range(1550, 1570), "dying": range(2740, BEFORE_S + LENGTH_S + 1)}
 CARDS = {"quiet": ("H100", "A10"), "lively": ("L40S", "L4"), "dying": ("A30", "T4")}
 
 TRUTH = {  # of a second that was observed: by allocation, and by use
@@ -240,7 +240,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture
 def bill(store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Runs the command over the two hours; returns what it prints."""
+    """Runs the command over the hour; returns what it prints."""
     prices = tmp_path / "prices.yaml"
     prices.write_text(json.dumps({"default": PRICE, "models": PRICES}))
     since, until = (datetime.fromtimestamp(at, UTC).isoformat() for at in (SINCE, UNTIL))
