@@ -3,6 +3,7 @@
 # make test    set up what is missing and run the tests but the slow ones: some minutes on two cores
 # make test-slow  run the tests marked slow, which start programs or simulate many minutes
 # make test-random  try the properties with new random cases; a failure says how to repeat it
+# make test-nightly  the rest of what test-slow has a part of, such as each world of labels
 # make check   what a change must pass: lint, types, layers, generated docs, all tests
 #              (WORKERS=4: tests side by side, as tests/conftest.py says unless given; WORKERS=0: one by one;
 #              PYTEST_ARGS: more arguments for pytest)
@@ -40,7 +41,7 @@ PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=loadfi
 # Tests start hundreds of processes: compiled anew by each, the exporter takes 1.7 s of CPU to start and not 0.5.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel kubectl chart-package audit sbom soak guard mutations bench fleet clean
+.PHONY: run demo test test-slow test-random test-nightly check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel kubectl chart-package audit sbom soak guard mutations bench fleet clean
 
 # The page of this machine names processes, so it is served to this machine unless ARGS says where.
 run: $(VENV)/.run
@@ -69,6 +70,9 @@ test-slow: $(VENV)/.dev
 
 test-random: $(VENV)/.dev
 	$(PYTEST) -m hypothesis --hypothesis-profile=random $(PYTEST_ARGS)
+
+test-nightly: $(VENV)/.dev
+	$(PYTEST) -m nightly --nightly $(PYTEST_ARGS)
 
 check: lint docs-site test test-slow
 

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from itertools import product
 from typing import NamedTuple
 
+import pytest
+from _pytest.mark import ParameterSet
+
 EXPORTER = {"namespace": "monitoring", "pod": "mgpu-exporter-x7k2p", "container": "exporter"}
 KUBE_STATE_METRICS = {"node": "node-of-ksm"}
 LABEL = re.compile(r'\b(\w+)="')
@@ -55,3 +58,21 @@ WORLDS = _worlds()
 
 REPORTED = ("namespace", "namespace-node", "namespace-pod")
 """What people met: OpenShift, jobs by annotations, Services' jobs. The quick tests have these."""
+
+OFTEN = {
+    title for title, world in WORLDS.items() if title in REPORTED or sum(map(len, world)) % 2 == 0
+}
+"""Those with an even number of renamed labels: of any three labels, each combination is in one.
+
+A rule, a query or a command that is wrong by one, two or three of the labels is wrong in one of
+these. The nightly tests have all sixteen.
+"""
+
+
+def slow_worlds(*but: str) -> list[ParameterSet]:
+    """The titles as parameters of a slow test; of some only in the night."""
+    return [
+        pytest.param(title, marks=[pytest.mark.slow if title in OFTEN else pytest.mark.nightly])
+        for title in WORLDS
+        if title not in but
+    ]

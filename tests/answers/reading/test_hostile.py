@@ -31,17 +31,20 @@ EACH: Commands = {  # of each question that there is one, in the form that shows
     "kubectl mgpu top": (plugin, ["top", "--once", "-A"]),
 }
 OTHERS: Commands = {  # the same questions in other forms
-    "why": (main, ["why", "team/chat"]),
     "why as JSON": (main, ["why", "team/chat", "--format=json", "--since=24h"]),
-    "top of a namespace": (main, ["top", "--once", "-n", "team"]),
     "advise": (main, ["advise"]),
     "bill": (main, ["bill", "--price=1", "--since=10m"]),
     "bill by pod": (main, ["bill", "--price=1", "--by=pod", "--since=10m", "--format=focus"]),
     "bill as JSON": (main, ["bill", "--price=1", "--method=use", "--format=json", "--since=10m"]),
+}
+ALIKE: Commands = {  # these read and write as others do
+    "why": (main, ["why", "team/chat"]),
+    "top of a namespace": (main, ["top", "--once", "-n", "team"]),
     "kubectl mgpu bill": (plugin, ["bill", "--price=1", "--since=10m"]),
     "kubectl mgpu why": (plugin, ["why", "team/chat", "-A"]),
     "kubectl mgpu advise": (plugin, ["advise", "-A"]),
 }
+ALL: Commands = EACH | OTHERS | ALIKE
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +68,18 @@ def bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-def in_turn(mode: str) -> str:
-    """The command that `make test` tries in a mode: neighbours in the table have different ones."""
-    return list(EACH)[list(MODES).index(mode) % len(EACH)]
+def in_turn(mode: str, commands: Commands = EACH) -> str:
+    """The command that a mode is tried with: neighbours in the table have different ones."""
+    return list(commands)[list(MODES).index(mode) % len(commands)]
+
+
+def of_slow(mode: str) -> Commands:
+    """What `make test-slow` tries in a mode; where each takes seconds, each question once."""
+    if mode in LONG:
+        return EACH
+    rest = {name: each for name, each in EACH.items() if name != in_turn(mode)}
+    alike = in_turn(mode, ALIKE)
+    return rest | OTHERS | {alike: ALIKE[alike]}
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in LONG])
@@ -86,8 +98,17 @@ def test_no_answer_makes_a_command_fail_with_more_than_a_message(
 def test_nor_does_any_of_the_other_commands(
     mode: str, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tried = set() if mode in LONG else {in_turn(mode)}
-    rest = {name: each for name, each in (EACH | OTHERS).items() if name not in tried}
+    check_messages(mode, of_slow(mode), server, capsys)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.usefixtures("bounded")
+def test_nor_does_any_of_those_that_are_like_others(
+    mode: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = {name: each for name, each in ALL.items() if name not in of_slow(mode)}
     check_messages(mode, rest, server, capsys)
 
 
@@ -112,7 +133,7 @@ def test_the_honest_one_has_an_answer_for_every_command(
     """So the modes reach what they are to hit."""
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
     server.answer = lambda path, _: MODES["honest"](question_of(path))
-    for name, (run, arguments) in (EACH | OTHERS).items():
+    for name, (run, arguments) in ALL.items():
         status = run([*arguments, f"--prometheus={server.url}"])
         said = capsys.readouterr()
         assert status == 0, (name, said)
