@@ -97,7 +97,8 @@ class Rules:
         file = self._folder / "rules.yaml"
         file.write_text(json.dumps(groups))  # JSON is YAML
         case = Case(self._series, self._expressions, list(minutes))
-        return raised([file], {"": case}, self._folder)
+        # They have nothing to wait for, so nothing between whole minutes is of interest.
+        return raised([file], {"": case}, self._folder, evaluated="1m")
 
 
 def written(rules: Sequence[Mapping[str, Any]], folder: Path, recording: Path = RECORDING) -> Path:
