@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.commands.replay import Replay
-from exporter.agent.recording.file import RecordingReader
+from exporter.agent.recording.recordingfile import RecordingReader
 from exporter.metrics.text import Format, Renderer
 
 FOLDER = Path(__file__).parent / "replay"

@@ -18,11 +18,11 @@ from exporter import __version__
 from exporter.agent.collector import FIRST_LIST_S, Collector, Sources
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.recording.boardrecording import BoardMask, boards_only
-from exporter.agent.recording.file import RecordingError, RecordingWriter, digest
-from exporter.agent.recording.names import Pseudonyms
+from exporter.agent.recording.pseudonyms import Pseudonyms
 from exporter.agent.recording.recordedcycle import FORMAT, Cycle, Head
+from exporter.agent.recording.recordedsettings import disguised, recordable
 from exporter.agent.recording.recorder import Recorder
-from exporter.agent.recording.settings import disguised, recordable
+from exporter.agent.recording.recordingfile import RecordingError, RecordingWriter, digest
 from exporter.agent.settings import Settings
 from exporter.agent.simulation import ScenarioError
 from exporter.agent.sources.gpus.gpusource import RestartRequiredError

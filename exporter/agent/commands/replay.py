@@ -8,10 +8,10 @@ from dataclasses import replace
 from exporter.agent.collector import Collector
 from exporter.agent.collector.cyclerules import rules_of
 from exporter.agent.collector.wiring import make_collector
-from exporter.agent.recording.file import RecordingError, RecordingReader, digest
 from exporter.agent.recording.player import Player
 from exporter.agent.recording.recordedcycle import Head
-from exporter.agent.recording.settings import restored
+from exporter.agent.recording.recordedsettings import restored
+from exporter.agent.recording.recordingfile import RecordingError, RecordingReader, digest
 from exporter.agent.settings import Settings
 from exporter.agent.sources.gpus.gpusource import RestartRequiredError
 from exporter.console.output import say

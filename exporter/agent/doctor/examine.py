@@ -11,7 +11,7 @@ from typing import NamedTuple
 from exporter import __version__
 from exporter.agent.attribution.ownership import owner_of
 from exporter.agent.doctor.allocationchecks import allocations
-from exporter.agent.doctor.cgroups import cgroups
+from exporter.agent.doctor.cgroupchecks import cgroups
 from exporter.agent.doctor.evidence import (
     CheckResult,
     CheckVerdict,
@@ -21,7 +21,7 @@ from exporter.agent.doctor.evidence import (
     problem,
 )
 from exporter.agent.doctor.exporterchecks import clock, exporter
-from exporter.agent.doctor.gpus import gpus
+from exporter.agent.doctor.gpuchecks import gpus
 from exporter.agent.doctor.groupchecks import groups
 from exporter.agent.doctor.limitchecks import limits
 from exporter.agent.doctor.podchecks import node, pods

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from exporter.agent.collector import Sources
-from exporter.agent.recording.names import Pseudonyms
+from exporter.agent.recording.pseudonyms import Pseudonyms
 from exporter.agent.sources.pods.podsource import NoPods
 from exporter.agent.sources.source import AlwaysUp
 from exporter.model import (

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from exporter.agent.collector import Sources
 from exporter.agent.collector.polling import Reporting
 from exporter.agent.ledger import Moment
-from exporter.agent.recording.names import Names
+from exporter.agent.recording.pseudonyms import Names
 from exporter.agent.recording.recordedcycle import (
     Cycle,
     Failure,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.doctor import CheckResult, CheckVerdict, privileges
-from exporter.agent.doctor.gpus import gpus
+from exporter.agent.doctor.gpuchecks import gpus
 from exporter.agent.sources.gpus.amd.amdsource import AmdSource
 from exporter.agent.sources.gpus.drm.holders import CROWDED, REFUSED
 from exporter.agent.sources.gpus.fleet import HANGS

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from exporter.agent.doctor import CheckResult, CheckVerdict
-from exporter.agent.doctor.gpus import pace, sampling
+from exporter.agent.doctor.gpuchecks import pace, sampling
 from exporter.model import (
     Device,
     DeviceReading,

@@ -9,11 +9,11 @@ import grpc
 import pytest
 
 from exporter.agent.doctor import CheckResult, CheckVerdict, as_json, as_text, examine, privileges
-from exporter.agent.doctor.cgroups import cgroups
+from exporter.agent.doctor.cgroupchecks import cgroups
 from exporter.agent.doctor.evidence import ClockReading, note, ok, problem
 from exporter.agent.doctor.examine import ReportEntry, together
 from exporter.agent.doctor.exporterchecks import clock
-from exporter.agent.doctor.gpus import gpus, module_version
+from exporter.agent.doctor.gpuchecks import gpus, module_version
 from exporter.agent.doctor.podchecks import node
 from exporter.agent.sources.door import Absent, Whole
 from exporter.model import (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.commands.replay import Replay
-from exporter.agent.recording.file import RecordingError, RecordingReader, RecordingWriter
+from exporter.agent.recording.recordingfile import RecordingError, RecordingReader, RecordingWriter
 from exporter.cli import main
 from exporter.metrics.text import Format
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.commands.replay import Replay
-from exporter.agent.recording.file import RecordingError, RecordingReader
 from exporter.agent.recording.recordedcycle import Head
-from exporter.agent.recording.settings import restored
+from exporter.agent.recording.recordedsettings import restored
+from exporter.agent.recording.recordingfile import RecordingError, RecordingReader
 from exporter.agent.settings import TABLE, load
 from tests.agent.recording.test_rules import SETTINGS, recorded
 

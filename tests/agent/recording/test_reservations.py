@@ -9,8 +9,8 @@ from exporter.agent.collector import Sources
 from exporter.agent.commands.record import Session
 from exporter.agent.commands.replay import Replay
 from exporter.agent.recording.boardrecording import BoardMask, boards_only
-from exporter.agent.recording.file import RecordingReader, RecordingWriter
-from exporter.agent.recording.names import Pseudonyms
+from exporter.agent.recording.pseudonyms import Pseudonyms
+from exporter.agent.recording.recordingfile import RecordingReader, RecordingWriter
 from exporter.agent.settings import load
 from exporter.agent.sources.node.nodesource import StaticNodeSource
 from exporter.agent.sources.pods.podtable import indexed

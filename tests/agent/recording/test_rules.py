@@ -8,8 +8,8 @@ import pytest
 
 from exporter.agent.commands.record import Session
 from exporter.agent.commands.replay import Replay
-from exporter.agent.recording.file import RecordingError, RecordingReader, RecordingWriter
-from exporter.agent.recording.names import Pseudonyms
+from exporter.agent.recording.pseudonyms import Pseudonyms
+from exporter.agent.recording.recordingfile import RecordingError, RecordingReader, RecordingWriter
 from exporter.agent.settings import Settings, load
 from exporter.metrics.text import Format
 from exporter.model import CgroupIdentity, SchemeDescription

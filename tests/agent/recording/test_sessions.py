@@ -15,9 +15,9 @@ from exporter.agent.collector import Sources
 from exporter.agent.collector.wiring import open_sources
 from exporter.agent.commands.record import Session, Stop
 from exporter.agent.commands.replay import Replay
-from exporter.agent.recording.file import RecordingReader, RecordingWriter
-from exporter.agent.recording.names import Pseudonyms
+from exporter.agent.recording.pseudonyms import Pseudonyms
 from exporter.agent.recording.recordedcycle import Cycle
+from exporter.agent.recording.recordingfile import RecordingReader, RecordingWriter
 from exporter.agent.settings import Settings, load
 from exporter.agent.simulation.load_scenario import describe
 from exporter.agent.simulation.node import Node

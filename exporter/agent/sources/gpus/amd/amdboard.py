@@ -17,8 +17,8 @@ from exporter.agent.sources.gpus import sysfs
 from exporter.agent.sources.gpus.amd.amdclients import ClientDevice
 from exporter.agent.sources.gpus.amd.amddevice import LONGEST_NS, ActivitySample, AmdDevice
 from exporter.agent.sources.gpus.amd.amddiscovery import FoundBoard
+from exporter.agent.sources.gpus.amd.gpumetrics import GpuMetrics, decode, decode_partition
 from exporter.agent.sources.gpus.amd.kfdprocesses import KfdList
-from exporter.agent.sources.gpus.amd.metrics import GpuMetrics, decode, decode_partition
 from exporter.agent.sources.gpus.amd.sensors import ERROR_FILES, Throttling, errors_of
 from exporter.agent.sources.gpus.board_energy import BoardEnergy
 from exporter.agent.sources.gpus.drm.drmboard import PowerState, RuntimeSleep

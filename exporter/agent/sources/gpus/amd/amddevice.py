@@ -11,10 +11,10 @@ from exporter.agent.sources import door
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.gpus.amd.amddiscovery import KfdDevice
 from exporter.agent.sources.gpus.amd.amdturns import ProcessTurns
+from exporter.agent.sources.gpus.amd.gpumetrics import CENTRAL_GFX
 from exporter.agent.sources.gpus.amd.kfd import copied_us, evicted_ms, occupied, vram
 from exporter.agent.sources.gpus.amd.kfdcounters import CounterSums
 from exporter.agent.sources.gpus.amd.kfdprocesses import KfdList, KfdProcess
-from exporter.agent.sources.gpus.amd.metrics import CENTRAL_GFX
 from exporter.agent.sources.gpus.gpusource import Demand
 from exporter.model import (
     Clock,

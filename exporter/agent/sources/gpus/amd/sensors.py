@@ -5,7 +5,7 @@ Sources: amdgpu's RAS counters (``Documentation/gpu/amdgpu/ras.rst``), and ``gpu
 
 from collections.abc import Mapping
 
-from exporter.agent.sources.gpus.amd.metrics import GpuMetrics
+from exporter.agent.sources.gpus.amd.gpumetrics import GpuMetrics
 from exporter.agent.sources.gpus.sysfs import LONGEST_LABEL
 
 ERRORS = {"ce": "corrected", "ue": "uncorrected"}

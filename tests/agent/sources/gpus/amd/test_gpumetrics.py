@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.agent.sources.gpus.amd.metrics import LAYOUTS, GpuMetrics, decode, decode_partition
+from exporter.agent.sources.gpus.amd.gpumetrics import LAYOUTS, GpuMetrics, decode, decode_partition
 from tests.agent.sources.gpus.amd.trees import (
     PERCENT,
     TICKS,

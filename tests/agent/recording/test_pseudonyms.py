@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exporter.agent.allocations.registry import SCHEMES, decode
 from exporter.agent.attribution.ownership import owner_of
 from exporter.agent.recording.codec import to_json
-from exporter.agent.recording.names import OF_THE_BOARD, Pseudonyms
+from exporter.agent.recording.pseudonyms import OF_THE_BOARD, Pseudonyms
 from exporter.agent.sources.pods.podtable import indexed
 from exporter.model import (
     CgroupCharge,

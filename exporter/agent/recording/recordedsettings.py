@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.recording.names import PUBLIC_LABEL
+from exporter.agent.recording.pseudonyms import PUBLIC_LABEL
 from exporter.agent.settings import TABLE, Settings, load
 from exporter.agent.settings.schemes import KEYS, SCHEMES
 from exporter.inputs.valuekinds import StructureError

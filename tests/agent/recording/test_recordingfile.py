@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.ledger import Moment
-from exporter.agent.recording.file import (
+from exporter.agent.recording.recordedcycle import FORMAT, Cycle, Head
+from exporter.agent.recording.recordingfile import (
     LONGEST_LINE,
     RecordingError,
     RecordingReader,
     RecordingWriter,
 )
-from exporter.agent.recording.recordedcycle import FORMAT, Cycle, Head
 from exporter.model import (
     Device,
     DeviceMemory,
