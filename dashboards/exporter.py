@@ -213,14 +213,14 @@ def _pace() -> list[Panel]:
             {NODES: _of("collection_interval_seconds")},
             "s",
             width=8,
-        ),
+        ).max_data_points(FEW_POINTS),
         series(
             "Overruns",
             "Share of the cycles that took longer than their interval.",
             {NODES: f"{_rate(_of('cycle_overruns_total'))} / {_rate(_of('cycles_total'))}"},
             "percentunit",
             width=8,
-        ),
+        ).max_data_points(FEW_POINTS),
         table(
             "Time in the driver, by call",
             "Seconds a second that all exporters spend now in each call of the driver's library.",
@@ -250,14 +250,14 @@ def _pace() -> list[Panel]:
             {NODES: f"scrape_duration_seconds{{{NODE}}}"},
             "s",
             width=8,
-        ),
+        ).max_data_points(FEW_POINTS),
         series(
             "Samples a scrape",
             "Series that each exporter serves.",
             {NODES: f"scrape_samples_scraped{{{NODE}}}"},
             "short",
             width=8,
-        ),
+        ).max_data_points(FEW_POINTS),
     ]
 
 
@@ -269,14 +269,14 @@ def _cost() -> list[Panel]:
             {NODES: _rate(f"process_cpu_seconds_total{{{NODE}}}")},
             "percentunit",
             width=8,
-        ),
+        ).max_data_points(FEW_POINTS),
         series(
             "Memory",
             "Resident memory of each exporter.",
             {NODES: f"process_resident_memory_bytes{{{NODE}}}"},
             "bytes",
             width=8,
-        ),
+        ).max_data_points(FEW_POINTS),
         timeline(
             "Settings could be used",
             "No, if the settings file changed and the new one cannot be used; the old ones stay.",

@@ -1,9 +1,9 @@
 """What the commands about now cost on a fleet: ``python -m benchmarks.top --nodes 30 100 300``.
 
 The nodes are those of the fleet's benchmark: some are simulated, and all others are their twins
-under other names. A real Prometheus has their last minutes, and what the shipped rules of a minute
-record of them. Each command is a process of its own. Of it are told the seconds of CPU, the memory
-at most, and when the first line came; of the store the questions and the seconds of CPU.
+under other names. A real Prometheus has their last minutes, and what the shipped rules of a few
+minutes record of them. Each command is a process of its own. Of it are told the seconds of CPU, the
+memory at most, and when the first line came; of the store the questions and the seconds of CPU.
 ``--base=DIR`` asks the same by the code there, beside it.
 """
 
@@ -28,7 +28,10 @@ from benchmarks.fleet.nodes import name
 from tests.store import Labels, Store, Target, parsed, sent
 
 LENGTH_S = 150  # of what is written: more than a minute's rate
-GROUPS = {"mgpu-containers", "mgpu-namespaces", "mgpu-workloads", "mgpu-devices-recorded"}
+GROUPS = {
+    *("mgpu-containers", "mgpu-namespaces", "mgpu-workloads"),
+    *("mgpu-devices-recorded", "mgpu-nobody", "mgpu-shown"),
+}
 LINES = 12  # a title, sums, and rows
 COMMANDS = {
     "top, first screen": ["top", "--once"],
@@ -80,7 +83,7 @@ def written(number: int, of: int, length_s: int = LENGTH_S) -> Iterator[bytes]:
 
 
 def record(store: Store) -> None:
-    """Lets the store have what the rules of a minute record, as if it had been so before."""
+    """Lets the store have what the rules of a few minutes record, as if it had been so before."""
     for rule in (one for one in rules() if one.record and one.group in GROUPS):
         own = {**rule.labels, "__name__": rule.record}
         found = store.query(rule.expr, AT)
