@@ -4,7 +4,18 @@ from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models.dashboard import VariableOption
 
 from dashboards.frame import NAMESPACE, NODE, board, events, to
-from dashboards.panels import FREE, IDLE, NOBODY, SPARE, UNOBSERVED, USED, Panel, series, stat
+from dashboards.panels import (
+    FREE,
+    IDLE,
+    NOBODY,
+    OF_CLUSTER,
+    SPARE,
+    UNOBSERVED,
+    USED,
+    Panel,
+    series,
+    stat,
+)
 from dashboards.tables import LARGEST, Column, or_all, ranked, table
 from exporter.answers.bill.parts import METHODS, Part
 
@@ -131,8 +142,8 @@ def _totals() -> list[Panel]:
             nothing=NO_RULES,
         ),
         stat(
-            "Energy",
-            "Of all boards of the chosen nodes, idle or not, in the time range.",
+            "Energy, all",
+            "Of all boards of the chosen nodes, of all namespaces, idle or not, in the time range.",
             kwh,
             "kwatth",
         ),
@@ -196,7 +207,7 @@ def _unallocated() -> Panel:
             Column("Price", _sum(where, _cost(free)), "short"),
             Column("GPU-hours", _sum(where, free), "short"),
         ],
-        nothing=NO_RULES,
+        nothing="None, or nothing is recorded",
         widest="Model",
         width=8,
     )
@@ -264,7 +275,10 @@ def _trend() -> Panel:
         "What they pay in an hour",
         "By namespace, and by kind of group. A namespace has the same colour as in the chart of "
         "power.",
-        {"{{$namespace_label}}": f"{paid(of)} or {without}", "{{kind}}": paid(',kind!=""')},
+        {
+            f"{{{{$namespace_label}}}} {OF_CLUSTER}": f"{paid(of)} or {without}",
+            f"{{{{kind}}}} {OF_CLUSTER}": paid(',kind!=""'),
+        },
         "short",
         stacked=True,
         nothing=NO_COST,
@@ -296,7 +310,7 @@ def _power() -> Panel:
         "And what is charged to nobody, by reason. With that of groups, on their own dashboard, "
         "the sum is what the boards draw.",
         {
-            "{{$namespace_label}}": _sum(BY_NAMESPACE, power),
+            f"{{{{$namespace_label}}}} {OF_CLUSTER}": _sum(BY_NAMESPACE, power),
             "nobody: {{reason}}": _sum("reason", NOBODYS),
         },
         "watt",

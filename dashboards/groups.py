@@ -85,7 +85,8 @@ def _who() -> Panel:
     of_cards = f"on ({node}) group_left () {cards}"
     return table(
         "Groups",
-        "A container is called as its engine calls it, or by its short id where that is not known.",
+        "A container is called as its engine calls it, or by its short id where that is not known. "
+        "A dash is what has ended, or what its devices do not measure.",
         PEOPLE,
         [
             Column("GPUs in use", _named(CORE, by), "short"),

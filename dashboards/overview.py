@@ -39,6 +39,7 @@ from dashboards.panels import (
     IDLE,
     LOOK,
     NO_SHARE,
+    OF_CLUSTER,
     Panel,
     Words,
     folded,
@@ -360,7 +361,7 @@ def _used() -> Panel:
         "GPUs' worth of core in use. Pods without a promised share (time-slicing) use and are "
         "allocated nothing.",
         {
-            "{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({used})",
+            f"{{{{$namespace_label}}}} {OF_CLUSTER}": f"sum by ({BY_NAMESPACE}) ({used})",
             "allocated in all": f"sum({promised})",
         },
         "short",

@@ -71,6 +71,7 @@ QUARTERS: Steps = (
     (0.5, "#5794F2"),
     (0.75, USED),
 )
+OF_CLUSTER = "{{cluster}}"  # of a line: two clusters may have a namespace of one name
 NO_SHARE = "No pod was promised a share here"
 
 # What a panel says where nothing is found, by the first family that it asks for.
@@ -118,11 +119,12 @@ def why_nothing(expr: str) -> str:
     return NOTHING.get(family[0], NO_EXPORTER) if family else NO_EXPORTER
 
 
-def missing(text: str, color: str = "text") -> SpecialValueMap:
+def missing(
+    text: str, color: str = "text", match: SpecialValueMatch = SpecialValueMatch.NULL_AND_NAN
+) -> SpecialValueMap:
     """A missing value as this text, in a colour of its own: the thresholds do not judge it."""
     shown = ValueMappingResult(text=text, color=color)
-    options = DashboardSpecialValueMapOptions(match=SpecialValueMatch.NULL_AND_NAN, result=shown)
-    return SpecialValueMap(options)
+    return SpecialValueMap(DashboardSpecialValueMapOptions(match=match, result=shown))
 
 
 def now_or_unknown(expr: str, unknown: str = "") -> str:
@@ -178,7 +180,12 @@ def stat(  # noqa: PLR0913 - what a panel says
         .with_target(query(expr if of_range else now_or_unknown(expr, unknown), "A").instant())
         .unit(unit)
         .no_value(text)
-        .mappings([missing(text if of_range else NOT_NOW)])
+        .mappings(
+            [
+                missing(text, match=SpecialValueMatch.NULL),
+                missing(text if of_range else NOT_NOW, match=SpecialValueMatch.NA_N),
+            ]
+        )
         .thresholds(thresholds(steps))
         .color_scheme(build.FieldColor().mode(FieldColorModeId.THRESHOLDS))
         .color_mode(BigValueColorMode.VALUE)

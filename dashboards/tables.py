@@ -99,6 +99,7 @@ SCREEN, GAP, EDGES = 1366 - 2 * 16 - 15, 8, 26
 # that it has not all; this one is the last, as all rows have it.
 WHY, ROWS = "why", "Rows"
 OF_ALL, SHOWN = "of_all", "Shown"
+NO_FIGURE = -9  # in the row that says why there is no other, where its column has one in each row
 NOTHING = "\u00a0"  # a text that is there and not seen
 LARGEST = 100  # rows of a table that grows with the fleet: a browser shows each
 TOO_MANY = f"largest {LARGEST} of {{}}"
@@ -191,7 +192,8 @@ def table(  # noqa: PLR0913 - what a table says
     everywhere = [override("noValue", "-"), override("custom.minWidth", NARROW)]
     panel.override_by_regexp("/.*/", everywhere)
     for column in columns:
-        panel.override_by_name(column.name, [override("unit", column.unit), *_looks(column.cell)])
+        looks = _looks(column.cell, no_figure=column == columns[0] and column.expr == known)
+        panel.override_by_name(column.name, [override("unit", column.unit), *looks])
     for head, text in (texts or {}).items():
         panel.override_by_name(head, [override("mappings", [named(text)])])
     if carried:
@@ -280,6 +282,7 @@ def _with_why(exprs: Sequence[str], text: str, known: str) -> list[str]:
     """
     row = f'label_replace(vector(0), "{WHY}", "{text}", "", "")'
     if known == exprs[0]:
+        row = row.replace("vector(0)", f"vector({NO_FIGURE})")
         return [f"{known} or on () {row}", *exprs[1:]]
     found = " or on () ".join(f"count({expr})" for expr in ([known] if known else exprs))
     return [*exprs, f"{row} unless on () ({found})"]
@@ -355,16 +358,18 @@ def _head(name: str) -> int:
     return sum(letters) + HEAD_PADDING
 
 
-def _looks(cell: Cell | None) -> list[DynamicConfigValue]:
-    """A cell as Grafana's field settings."""
+def _looks(cell: Cell | None, *, no_figure: bool = False) -> list[DynamicConfigValue]:
+    """A cell as Grafana's field settings; whether a row may have no figure there."""
+    dash: Words = {str(NO_FIGURE): ("-", FREE)} if no_figure else {}
     if cell is None:
-        return []
+        return [override("mappings", [named(dict.fromkeys(dash, ("-", "text")))])] if dash else []
     looks = [
         override("custom.displayMode", cell.mode),
         override("color", {"mode": "thresholds"}),
         override("thresholds", thresholds(cell.steps or PLAIN).build()),
     ]
-    mappings: list[ValueMap | SpecialValueMap] = [named(cell.words)] if cell.words else []
+    words = {**(cell.words or {}), **dash}
+    mappings: list[ValueMap | SpecialValueMap] = [named(words)] if words else []
     if cell.mode == "color-background-solid":
         mappings.append(missing("-", FREE))  # a colour would judge what is not known
     if cell.words:

@@ -167,7 +167,7 @@ def test_a_legend_names_labels_that_the_query_keeps(ask: Ask, path: Path) -> Non
         expr, legend = fill(query.expr, values), fill(query.legend, values)
         named = {part.partition("}}")[0].strip() for part in legend.split("{{")[1:]}
         for one in ask(expr):
-            assert named <= one["metric"].keys() | {"gpu"}, query
+            assert named <= one["metric"].keys() | {"gpu", "cluster"}, query  # of one cluster none
 
 
 @pytest.mark.program("prometheus", "cc")
@@ -210,7 +210,7 @@ def test_a_namespace_has_the_same_place_in_every_chart(ask: Ask) -> None:
         (board, query.panel): fill(query.expr, resolve(dashboard, ask, {**FIXED, "job": "honored"}))
         for board, dashboard in boards.items()
         for query in queries(dashboard)
-        if query.legend == "{{$namespace_label}}"
+        if query.legend == "{{$namespace_label}} {{cluster}}"
     }
     assert len(exprs) > 1
 

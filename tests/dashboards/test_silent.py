@@ -213,7 +213,7 @@ def test_an_install_in_its_first_hour_has_no_line_of_the_time_before(
 # What is said of a node that is silent, or of a card that is lost: that it is so, since when or of
 # how many; and the energy of the time range.
 SAID_OF_SILENT = {
-    ("mgpu-cost", "Energy"),
+    ("mgpu-cost", "Energy, all"),
     ("mgpu-cost", "Cost of that energy"),
     ("mgpu-exporter", "Down"),
     ("mgpu-exporter", "Can be scraped"),
