@@ -10,10 +10,11 @@ COMPATIBILITY_PREFACE = """\
 
 <!-- Written by docs/generate.py from exporter/metrics/compat/: do not edit. -->
 
-**`--compat=dcgm,hami` also serves the same figures under the names, labels and units of other
-exporters**, so that dashboards, rules and autoscalers keep working. HELP on `/metrics` has each
-name's meaning. [dcgm.md](dcgm.md) replaces dcgm-exporter as a whole. HAMi's scheduler goes on with
-its own names, such as `GPUDeviceMemoryAllocated`.
+**`--compat=dcgm,hami`, in the chart `settings.compat: [dcgm, hami]`, also serves the same figures
+under the names, labels and units of other exporters**, so that dashboards, rules and autoscalers
+keep working. Scrape the other exporter no longer: sums would count every card twice. HELP on
+`/metrics` has each name's meaning. [dcgm.md](dcgm.md) replaces dcgm-exporter as a
+whole. HAMi's scheduler goes on with its own names, such as `GPUDeviceMemoryAllocated`.
 
 A *holder* is each container on a shared device, and the rest of it; their sum is the device. A
 *container* has a series for each of its devices, a *task* is a container over all of them. An
@@ -41,8 +42,7 @@ What 4.9 does not rename is there once, also beside `dcgm`.
 """,
     "opencost": """
 OpenCost charges a pod for `container_gpu_allocation` times the price of its node's GPUs. Its own
-series of this name has whole cards only; with this one it charges parts of a card too. The chart's
-value is `settings.compat: [opencost]`.
+series of this name has whole cards only; with this one it charges parts of a card too.
 
 - Switch OpenCost's own series off, or it takes the average of both: add
   `container_gpu_allocation` to `disabledMetrics` in its `metrics.json`, or drop it in the scrape
