@@ -24,7 +24,7 @@ def main() -> int:
         sys.exit("cluster: needs root, for namespaces, cgroups and containers")
     try:
         needs_all = arguments[:1] not in (["quick"], ["programs"])
-        provide(*(OPERATOR_SOURCES if needs_all else ()))
+        provide(*(OPERATOR_SOURCES if needs_all else ()), with_registry=needs_all)
         if arguments == ["programs"]:
             return 0
         with turn() as state:

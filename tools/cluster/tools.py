@@ -27,8 +27,10 @@ class ToolError(Exception):
     """A program could not be had; the message says which, and what to do."""
 
 
-def provide(*sources: Source) -> None:
+def provide(*sources: Source, with_registry: bool) -> None:
     """Install and build what is missing, these sources beside those of each run.
+
+    ``with_registry``: only the cases of a release push to one.
 
     Raises:
         ToolError: something cannot be had on this machine.
@@ -37,7 +39,7 @@ def provide(*sources: Source) -> None:
     _install()
     for source in (*SOURCES, *sources):
         _build(source)
-    for name in ("helm", "registry"):
+    for name in ("helm", "registry") if with_registry else ("helm",):
         try:
             install.provide(name)
         except install.ToolError as error:
