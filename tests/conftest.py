@@ -6,9 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Generator, Iterator
-from functools import cache
 from itertools import chain
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -87,17 +85,6 @@ def pytest_runtest_call() -> Generator[None, None, None]:
                 root.removeHandler(handler)
                 handler.close()
                 logging.captureWarnings(capture=False)
-
-
-@cache
-def _says_slow(file: Path) -> bool:
-    return "slow" in file.read_text(encoding="utf-8")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file without a slow test where only those are asked for: half of the collection."""
-    is_asked = config.option.markexpr != "slow" or not collection_path.match("test_*.py")
-    return None if is_asked or _says_slow(collection_path) else True
 
 
 def pytest_collection() -> None:
@@ -222,9 +209,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     What takes longest comes first: begun last, all but one of the workers would wait for it.
     """
-    if unsaid := {i.path for i in items if i.get_closest_marker("slow") and not _says_slow(i.path)}:
-        message = f"make test-slow looks for files with the word slow, which these lack: {unsaid}"
-        raise pytest.UsageError(message)
     turns = {file: turn for turn, file in enumerate(LONGEST)}
     items.sort(key=lambda item: turns.get(item.nodeid.partition("::")[0], len(LONGEST)))
     for asked in ("image", "long", "nightly"):
