@@ -83,6 +83,7 @@ class Exporter:
     def __init__(self, *flags: str, environment: Mapping[str, str] | None = None) -> None:
         self.log: list[str] = []
         self._url: str | None = None
+        self._page: Page | None = None
         self._heard = threading.Condition()
         self.process = subprocess.Popen(
             self.command("serve", "--web.listen-address=127.0.0.1:0", *flags),
@@ -140,7 +141,10 @@ class Exporter:
         """One scrape; anything but 200 fails the test."""
         status, text = self.get("/metrics")
         assert status == 200, text
-        return Page(text)
+        # Who waits for something sees the page of a cycle many times: it is parsed once.
+        if self._page is None or self._page.text != text:
+            self._page = Page(text)
+        return self._page
 
     def when(
         self, true: Callable[[Page], object], what: str, patience_s: float = PATIENCE_S
