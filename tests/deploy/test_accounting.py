@@ -62,6 +62,23 @@ def test_a_job_that_has_ended_has_what_it_used_in_all(exporter: Exporter, ask: A
     assert _value(ask(by_user), user="bob", account="genomics") * 3600 >= (used or 0) - 1e-6
 
 
+@pytest.mark.slow
+def test_steps_are_summed_by_the_job_that_they_are_of(tmp_path: Path) -> None:
+    said = DOCUMENT.read_text()
+    assert "With `--groups.slurm=step` write `slurm_job` for `user, account` in the second" in said
+    query = next(query for query in documented() if "by (user, account)" in query)
+    query = query.replace("user, account", "slurm_job")
+    with Exporter("--simulate=hpc", "--groups.slurm=step") as exporter:
+        exporter.ready()
+        with Prometheus(exporter.url, tmp_path, "1s") as prometheus:
+
+            def jobs() -> set[str | None]:
+                return {one["metric"].get("slurm_job") for one in prometheus.query(query)}
+
+            eventually(lambda: {"4711", ENDED} <= jobs(), "both jobs are there")
+            assert all(jobs())
+
+
 def _value(found: list[dict[str, Any]], **labels: str) -> float:
     [one] = [one for one in found if labels.items() <= one["metric"].items()]
     return float(one["value"][1])
