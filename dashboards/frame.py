@@ -324,7 +324,7 @@ def events(workload: str = "", *, starts: bool = True) -> Sequence[Mapping[str, 
         found.append(
             _event(
                 "Pod starts",
-                f"{pods} * 1000",
+                f"{pods} * 1000 >= $__from",
                 "#3274D9",
                 "GPU use of a pod is first counted",
                 "{{$namespace_label}}/{{$pod_label}} on {{instance}}",
