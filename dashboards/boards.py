@@ -17,7 +17,7 @@ from dashboards.panels import (
     series,
     timeline,
 )
-from dashboards.tables import OWN_CLUSTER, Column, colored, or_all, table, tinted
+from dashboards.tables import LINKED, OWN_CLUSTER, Column, colored, or_all, table, tinted
 from rules.generate import FOLDER
 
 # Which alerts a board shows; it is given a selector of what else is asked of them, or "".
@@ -198,7 +198,7 @@ def alerts(source: str, which: Firing = firing, about: str = "") -> Panel:
         lowest_of="Severity",
         widest="Meaning",
         texts={"Meaning": _meanings()},
-        carried="chosen",
+        carried=(LINKED,),
         links={
             "Alert": RUNBOOK,
             "Node": to(source, "node", cluster=OWN_CLUSTER, node="${__value.raw}"),

@@ -16,7 +16,7 @@ from dashboards.panels import (
     series,
     stat,
 )
-from dashboards.tables import LARGEST, Column, or_all, ranked, table
+from dashboards.tables import LARGEST, LINKED, OWN_CLUSTER, Column, or_all, ranked, table
 from exporter.answers.bill.parts import METHODS, Part
 
 EVENTS = events()
@@ -41,6 +41,7 @@ CARD_OF = f"uuid:mgpu_device:card{{{NODE}}}"
 PRICES = "max by (model) (model:mgpu_gpu_hour:price)"
 PAYER = "cluster, $namespace_label, kind"
 NOBODY_NAMED = "(none)"
+OF_NAMESPACE = "own_namespace"  # of a row, for a link
 BY_NAMESPACE = "cluster, $namespace_label"
 
 KWH = f"increase(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__range]) / {JOULES_PER_KWH}"
@@ -74,8 +75,9 @@ def _sum(labels: str, expr: str) -> str:
 def _named(expr: str) -> str:
     """Who pays, with words for what has no name: Grafana joins a row without one to all others."""
     label = "$namespace_label"
-    with_kind = or_all(f'label_replace({expr}, "kind", "{NOBODY_NAMED}", "kind", "")', label)
-    return f'label_replace({with_kind}, "{label}", "{NOBODY_NAMED}", "{label}", "")'
+    with_kind = f'label_replace({expr}, "kind", "{NOBODY_NAMED}", "kind", "")'
+    with_links = or_all(or_all(with_kind, "cluster"), label, OF_NAMESPACE)
+    return f'label_replace({with_links}, "{label}", "{NOBODY_NAMED}", "{label}", "")'
 
 
 def dashboard() -> build.Dashboard:
@@ -191,8 +193,15 @@ def _payers() -> Panel:
             Column("Energy", _named(energy), "kwatth"),
             Column("Its cost", _named(f"{energy} * {PRICE_KWH}"), "short"),
         ],
-        links={"Namespace": to("cost", "overview", namespace="${__data.fields.chosen}")},
-        carried="chosen",
+        links={
+            "Namespace": to(
+                "cost",
+                "overview",
+                cluster=OWN_CLUSTER,
+                namespace=f"${{__data.fields.{OF_NAMESPACE}}}",
+            )
+        },
+        carried=(LINKED, OF_NAMESPACE),
         nothing=NO_RULES,
     )
 
@@ -225,7 +234,7 @@ def _owners() -> Panel:
         {"namespace": "Namespace", "owner_name": "Owner"},
         [
             Column(
-                "GPU-hours",
+                "GPU-h",
                 f"topk(20, sum by ({owner}) ({idle} * on ({pod}) "
                 f"group_left (owner_name) {info})) / 3600",
                 "short",

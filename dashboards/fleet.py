@@ -19,6 +19,7 @@ from dashboards.panels import (
 from dashboards.tables import (
     FILLED,
     GIVEN,
+    LINKED,
     OWN_CLUSTER,
     USE,
     Column,
@@ -186,7 +187,7 @@ def nodes() -> Panel:
         {"instance": "Node", "cluster": "Cluster"},
         of_its_cluster(columns),
         links={"Node": to("overview", "node", cluster=OWN_CLUSTER, node="${__value.raw}")},
-        carried="chosen",
+        carried=(LINKED,),
         known=in_range(BUILD),
         lowest_of="State",
     )

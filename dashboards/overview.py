@@ -49,6 +49,7 @@ from dashboards.panels import (
 from dashboards.sizing import by_what_is_freed, freed, largest_of, to_ask_for
 from dashboards.tables import (
     FILLED,
+    LINKED,
     OWN_CLUSTER,
     SHARE_USE,
     USE,
@@ -301,7 +302,7 @@ def _namespaces() -> Panel:
             ]
         ),
         links={"Namespace": to("overview", "overview", cluster=OWN_CLUSTER, namespace=RAW)},
-        carried="chosen",
+        carried=(LINKED,),
         nothing=NOT_RECORDED,
         known=f"namespace_instance:mgpu_core_seconds:sum_rate5m{{{NAMESPACE}}}",
     )

@@ -260,7 +260,7 @@ def _containers() -> Panel:
         links={
             "GPU": to("pod", "node", node="${__data.fields.Node}", uuid="${__data.fields.UUID}")
         },
-        carried="UUID",
+        carried=("UUID",),
         widest="Pod",  # of a Deployment's pods, the ends of the names differ
         height=6,
     )

@@ -109,13 +109,14 @@ UNSEEN = ("Value", "cluster", "instance", *WORKLOAD, *(f"exported_{label}" for l
 USE, SHARE_USE, FILLED, GIVEN = bar(), bar(OVER), bar(HIGH), bar(PROMISED)
 
 
-OWN_CLUSTER = "${__data.fields.chosen}"
+LINKED = "chosen"
+OWN_CLUSTER = f"${{__data.fields.{LINKED}}}"
 
 
-def or_all(expr: str, label: str) -> str:
+def or_all(expr: str, label: str, chosen: str = LINKED) -> str:
     """With the label as ``chosen``, for a link: "All" where it is empty, else nothing is found."""
-    all_of_them = f'label_replace({expr}, "chosen", "$$__all", "", "")'
-    return f'label_replace({all_of_them}, "chosen", "$1", "{label}", "(.+)")'
+    all_of_them = f'label_replace({expr}, "{chosen}", "$$__all", "", "")'
+    return f'label_replace({all_of_them}, "{chosen}", "$1", "{label}", "(.+)")'
 
 
 class Column(NamedTuple):
@@ -139,7 +140,7 @@ def table(  # noqa: PLR0913 - what a table says
     columns: Sequence[Column],
     *,
     links: Mapping[str, str] | None = None,
-    carried: str = "",
+    carried: Sequence[str] = (),
     widest: str = "",
     texts: Mapping[str, Words] | None = None,
     lowest_of: str = "",
@@ -153,7 +154,7 @@ def table(  # noqa: PLR0913 - what a table says
     """A row for each combination of labels; ``keys`` are labels and their heads.
 
     ``links`` are the addresses that a key's cells lead to, ``texts`` what stands in place of its
-    values, both by its head. ``carried`` is a label, or its head, that no column shows, for an
+    values, both by its head. ``carried`` are labels, or their heads, that no column shows, for an
     address. ``nothing`` is what it says where no query finds anything; by default it follows from
     the first. ``known`` finds something wherever there is a row; by default, any of the queries
     does. ``largest`` has a value for each row, by the labels of all columns: the ``LARGEST`` rows
@@ -196,10 +197,10 @@ def table(  # noqa: PLR0913 - what a table says
         panel.override_by_name(column.name, [override("unit", column.unit), *looks])
     for head, text in (texts or {}).items():
         panel.override_by_name(head, [override("mappings", [named(text)])])
-    if carried:
-        panel.override_by_name(carried, [override("custom.hidden", value=True)])
+    for head in carried:
+        panel.override_by_name(head, [override("custom.hidden", value=True)])
     sorted_by = lowest_of or columns[0].name
-    shown = [head for head in keys.values() if head != carried]
+    shown = [head for head in keys.values() if head not in carried]
     widths = _widths(shown, columns, width, sorted_by, widest)
     for head, setting in widths.items():
         panel.override_by_name(head, [setting])

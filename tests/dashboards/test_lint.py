@@ -393,13 +393,13 @@ def test_a_link_sets_variables_that_are_there_and_names_its_node(dashboard: Dash
             assert fields - {"${__value.raw}"} <= heads | hidden, (panel["title"], url)
 
 
-def test_a_row_with_its_cluster_leads_to_that_cluster() -> None:
-    """Two clusters may have a namespace or a node of one name; the cost board's leads to both."""
-    for name in ("mgpu-overview", "mgpu-node", "mgpu-pod", "mgpu-groups", "mgpu-exporter"):
-        for panel in panels(DASHBOARDS[name]):
-            heads = {head for one in panel.get("transformations", []) for head in _heads(one)}
-            for url in links(panel) if "Cluster" in heads else ():
-                assert "&var-cluster=${__data.fields.chosen}" in url, (panel["title"], url)
+@EVERY
+def test_a_row_with_its_cluster_leads_to_that_cluster(dashboard: Dashboard) -> None:
+    """Two clusters may have a namespace or a node of one name."""
+    for panel in panels(dashboard):
+        heads = {head for one in panel.get("transformations", []) for head in _heads(one)}
+        for url in links(panel) if "Cluster" in heads else ():
+            assert "&var-cluster=${__data.fields.chosen}" in url, (panel["title"], url)
 
 
 @EVERY
