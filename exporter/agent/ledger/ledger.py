@@ -67,7 +67,8 @@ class Ledger:
     device, by container ("": the pod as a whole) and device ("": unknown). Use is not entered
     there; what is idle or borrowed of a pod's share as a whole is.
     ``namespaces`` hold what is allocated to all pods of a namespace on a device ("": unknown). They
-    stay as long as the device, so that they lose nothing of pods that live for a moment.
+    stay as long as the device, so that they lose nothing of pods that live for a moment. What the
+    pods of a namespace used is summed by each ``DeviceLedger``.
     ``limited_core_ns`` is the core time of those of a pod's containers that have a share of the
     core: what its allocation is compared with.
 

@@ -1,6 +1,6 @@
 """Connections of clients: aiohttp's, with bounds of what one reads, holds and waits for, and all.
 
-At a bound, the peer that holds most gives way.
+At a bound, the peer that holds most gives way (``peers``).
 """
 
 import asyncio

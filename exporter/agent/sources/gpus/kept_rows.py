@@ -1,7 +1,8 @@
 """Rows of processes that were read between two reads of the ring, and joined with it. Pure.
 
 A driver may forget a process when it ends, as an H200's does. Its ring keeps the samples, and says
-of none whose it was. So rows alone are read while a process is young, which costs a fifth of all.
+of none whose it was. So rows alone are read while a process is young (``processpresence`` says
+when), which costs a fifth of all.
 Each such row is the average since the last read of the ring: the newest one of a process has all
 that it used since then, up to that moment.
 """

@@ -2,7 +2,8 @@
 
 A driver call cannot be interrupted. So it runs in another thread, and its result is awaited until a
 deadline. Devices that answer quickly share one thread, which reads them one after another: a switch
-between threads costs more than most calls. A device that is slow or hangs has its own thread.
+between threads costs more than most calls. A device that is slow or hangs has its own thread; what
+is said of it meanwhile is ``fleet``'s.
 """
 
 from collections import deque
