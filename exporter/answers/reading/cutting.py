@@ -62,6 +62,8 @@ class Cutter(Generic[T]):
 
     def take(self, left: deque[T]) -> Sequence[T]:
         """The next things to ask of: one at least."""
+        if not self._room:
+            return [left.popleft() for _ in range(min(self.most, len(left)))]
         some = [left.popleft()]
         weight = self._weigh(some[0])
         while left and len(some) < self.most:

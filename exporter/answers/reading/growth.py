@@ -31,7 +31,7 @@ from exporter.answers.reading.lives import (
 )
 from exporter.answers.reading.nodegroups import PLACE, STALE_S
 from exporter.answers.reading.presence import Places, Presences, Run, gap_is_counted, runs_of
-from exporter.answers.reading.queryapi import OWN, Labels, label, node_of
+from exporter.answers.reading.queryapi import OWN, Labels, label, node_of, own_labels
 from exporter.answers.reading.ranges import Span
 from exporter.answers.reading.storedcounters import GROUP_INFO, INFO, UP, Stored, StoredCounter
 from exporter.answers.reading.who import CardPart, Owner, Who
@@ -39,7 +39,7 @@ from exporter.metrics.families import PREFIX
 
 NOT_COUNTED = {INFO, UP, GROUP_INFO}
 # The own labels that a counter of a card is known by.
-_KEYS = {name: sorted(own - {"gpu"}) for name, own in OWN.items()}
+_KEYS = {name: tuple(sorted(own - {"gpu"})) for name, own in OWN.items()}
 _NONE: Samples = ((), ())
 _CARDS = 10  # that a payer can have counted of one card: allocations may pass it
 _SLACK_S = 60
@@ -147,32 +147,27 @@ class _CardSamples:
         # Those whose series may be of several targets: a page's label hides the one they differ in.
         # All of them have all samples, which are one counter's.
         self._shared: dict[Key, set[Target]] = defaultdict(set)
-        found: dict[Life, dict[Key, dict[Target, list[Samples]]]]
-        found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+        self._samples: dict[Life, dict[Key, dict[Target, Samples]]] = defaultdict(dict)
         # Most series were read at the same times, which ``divided`` has once: by identity.
         shown: dict[Life, dict[Target, dict[int, Times]]] = defaultdict(lambda: defaultdict(dict))
         counted: dict[Life, dict[int, Times]] = defaultdict(dict)
         for one in many:
             name = one.labels["__name__"]
             # The driver may give a GPU another number; its UUID stays.
-            key = name, *(label(one.labels, own) for own in _KEYS[name])
+            key = name, *own_labels(one.labels, _KEYS[name])
             self._labels[key] = one.labels
             if len(one.targets) > 1:
                 self._shared[key].update(one.targets)
             times, values = one.columns
+            is_of_device = one.is_of_device
             for part in scrapes.divided(one.targets, times):
-                found[part.life][key][part.target].append((part.times, part.of(values)))
-                if one.is_of_device:
+                by_target = self._samples[part.life].setdefault(key, {})
+                some, before = (part.times, part.of(values)), by_target.get(part.target)
+                by_target[part.target] = _larger(before, some) if before else some
+                if is_of_device:
                     shown[part.life][part.target][id(part.times)] = part.times
                     if name not in NOT_COUNTED:
                         counted[part.life][id(part.times)] = part.times
-        self._samples: dict[Life, dict[Key, dict[Target, Samples]]] = {
-            life: {
-                key: {target: _columns(parts) for target, parts in by_target.items()}
-                for key, by_target in counters.items()
-            }
-            for life, counters in found.items()
-        }
         # When each life showed counters of the card: of a card that is lost it shows none.
         self._counted_at = {life: _all_of(times.values()) for life, times in counted.items()}
         for counters in self._samples.values():
@@ -224,7 +219,9 @@ class _CardSamples:
                     continue
                 labels = self._labels[key]
                 bearers = who.bearers_of(labels, mine.targets)
-                own = mine._replace(stretches=mine.by_family.get(key[0], mine.stretches))
+                own = mine
+                if key[0] in mine.by_family:
+                    own = mine._replace(stretches=mine.by_family[key[0]])
                 counts = self._counts(by_target, own, until_s, begins, bearers)
                 grown += (
                     Grown(labels, mine.targets, bearer, each) for bearer, each in counts.items()
@@ -363,10 +360,14 @@ class _CardSamples:
             first = max(first, bisect_right(times, since_s))
             end = bisect_left(times, min([until_s, *(one.begin_s for one in following)]))
             plan = _plan(span, times) if is_one and end - first > 1 else None
-            # From the second sample on, most series only grew, each time within one or two steps.
-            grown = list(map(sub, values[first + 1 : end], values[first : end - 1])) if plan else []
+            # Most series only grew, each time within one or two steps: since the one as the range
+            # began, or from the second sample on.
+            is_read = first > 0 and times[first - 1] == since_s
+            is_since = is_read and last == (since_s, values[first - 1], stretch.target)
+            from_ = first if is_since else first + 1
+            grown = list(map(sub, values[from_:end], values[from_ - 1 : end - 1])) if plan else []
             is_plain = plan is not None and min(grown) >= 0
-            stop = first + 1 if is_plain else end
+            stop = from_ if is_plain else end
             for at_s, value in zip(times[first:stop], values[first:stop], strict=True):
                 one = _Sample(at_s, value, stretch.target)
                 growth = _growth_to(last, one, read.dated, read.counted, since_s)
@@ -383,8 +384,8 @@ class _CardSamples:
                         counts[step] += counted * part
             if is_plain and plan is not None:
                 counts = found[bearers.seen[0].bearer if bearers else None][0]
-                each = zip(plan[first + 1 : end], grown, strict=True)
-                if not number and len(plan) == plan[-1] - plan[0] + 1:  # a sample a step
+                each = zip(plan[from_:end], grown, strict=True)
+                if not counts and plan[end - 1] - plan[from_] == end - 1 - from_:  # one a step
                     counts.update(each)
                 else:
                     for step, counted in each:
@@ -425,12 +426,10 @@ def _together(
     return dict.fromkeys(shared, _by_time(merged.items())) if merged else {}
 
 
-def _columns(parts: Sequence[Samples]) -> Samples:
-    """The samples by time. Of two that are of one time, as of two series, the larger stands."""
-    if len(parts) == 1:
-        return parts[0]
+def _larger(one: Samples, other: Samples) -> Samples:
+    """The samples of two series by time. Of two of one time the larger stands."""
     return _by_time(
-        dict(sorted(pair for part in parts for pair in zip(*part, strict=True))).items()
+        dict(sorted(pair for part in (one, other) for pair in zip(*part, strict=True))).items()
     )
 
 
@@ -463,16 +462,22 @@ def _last_before(
 ) -> "_Sample | None":
     """The last sample before the range: of the target that is counted then, or of any."""
     counted = [one.target for one in stretches if one.begin_s <= unix_s][-1:]
-    for targets in (counted, sorted(by_target, key=sorted)):
-        found: _Sample | None = None
-        for target in targets:
-            times, values = by_target.get(target, _NONE)
-            at = bisect_right(times, unix_s) - 1
-            if at >= 0 and (found is None or times[at] > found.at_s):
-                found = _Sample(times[at], values[at], target)
-        if found is not None:
-            return found
-    return None
+    return _newest(by_target, counted, unix_s) or _newest(
+        by_target, sorted(by_target, key=sorted), unix_s
+    )
+
+
+def _newest(
+    by_target: Mapping[Target, Samples], targets: Iterable[Target], unix_s: float
+) -> "_Sample | None":
+    """The newest sample of some targets by a time; of two of one time the first."""
+    found: _Sample | None = None
+    for target in targets:
+        times, values = by_target.get(target, _NONE)
+        at = bisect_right(times, unix_s) - 1
+        if at >= 0 and (found is None or times[at] > found.at_s):
+            found = _Sample(times[at], values[at], target)
+    return found
 
 
 def _certain(growth: tuple[float, float], at_s: float, since_s: float) -> float | None:

@@ -87,7 +87,7 @@ class Index:
             return ()
         names = _names(labels.get("__name__", ""), tuple(labels))
         # A node has thousands of series, and most have the same labels of their target.
-        key = names, tuple(labels[name] for name in names.visible)
+        key = names, tuple([labels[name] for name in names.visible])
         found = self._found.get(key)
         if found is None:
             found = self._found[key] = self._find(names.hidden, self.visible(labels))

@@ -186,6 +186,7 @@ class _Reader:
         self._prometheus = prometheus
         self._span, self._fleet = asked.span, asked.fleet
         self._names = [*asked.names, CYCLES]
+        self._counted = frozenset(asked.names) - {CYCLES, START, UP_OF_TARGET}
         # Where a step is as long as a sample is used, one look at its end has the last of these.
         is_long = asked.span.step_s >= STALE_S
         self._lasting = [one for one in asked.names if is_long and _LASTS.match(one)]
@@ -301,24 +302,27 @@ class _Reader:
     def _take(self, found: Iterable[Series], at_s: float | None = None) -> None:
         times = () if at_s is None else (float(at_s),)
         for one in found:
-            self._take_samples(Series(one.labels, times or one.times, one.values))
+            self._take_samples(one.labels, times or one.times, one.values)
 
-    def _take_samples(self, found: Series) -> None:
-        labels, name = found.labels, found.labels.get("__name__")
-        if name == START and self._started is not None:
-            self._started.append(found)
-        elif name in {CYCLES, START}:
-            self._scrapes.take(labels, found.samples)
-        elif name == UP_OF_TARGET:
-            self._up[target_of(labels)].update(found.times)
-        elif name in self._names:  # a server may answer with others, or with none
+    def _take_samples(
+        self, labels: Labels, times: Sequence[float], values: Sequence[float]
+    ) -> None:
+        name = labels.get("__name__")
+        if name in self._counted:  # a server may answer with others, or with none
             key = frozenset(labels.items())
-            if key not in self._series:
-                self._series[key] = StoredCounter(labels)
-                self._place(self._series[key])
-            self._series[key].take(found.times, found.values)
+            one = self._series.get(key)
+            if one is None:
+                one = self._series[key] = StoredCounter(labels)
+                self._place(one)
+            one.take(times, values)
             if self._is_without_cycles:
-                self._take_for_scrapes(self._series[key])
+                self._take_for_scrapes(one)
+        elif name == START and self._started is not None:
+            self._started.append(Series(labels, times, values))
+        elif name in {CYCLES, START}:
+            self._scrapes.take(labels, zip(times, values, strict=True))
+        elif name == UP_OF_TARGET:
+            self._up[target_of(labels)].update(times)
 
     def _place(self, one: StoredCounter) -> None:
         one.targets = self._index.of(one.labels)
@@ -437,14 +441,17 @@ class _Reader:
     def _fell(self) -> Iterator[tuple[Target, set[int]]]:
         """The steps in which a series fell, or came back, or one that lasts was gone at the end."""
         missed: dict[tuple[Target, Sequence[float]], set[int]] = {}
+        lasting = frozenset(self._lasting)
         for series in self._series.values():
             steps_of = self._unclear_of(series)
-            is_lasting = series.labels["__name__"] in self._lasting
+            is_lasting = series.labels["__name__"] in lasting
             for target in series.targets if steps_of or is_lasting else ():
+                if steps_of:
+                    yield target, steps_of
                 key = target, series.times
                 if is_lasting and key not in missed:
                     missed[key] = set(self._missed(*key))
-                yield target, steps_of | missed[key] if is_lasting else steps_of
+                    yield target, missed[key]
 
     def _missed(self, target: Target, times: Sequence[float]) -> Iterator[int]:
         """The steps in which a target was scraped, and a series went from it or came to it."""
@@ -491,7 +498,7 @@ class _Reader:
             gaps = {after for before, after in pairwise(steps) if after - before > 1}
             known = self._steps[times] = steps, gaps
         steps, returned = known
-        if any(map(lt, values[1:], values)):
+        if list(values) != sorted(values):  # the quickest way to see that one fell
             falls = map(lt, values[1:], values)
             returned = returned | {
                 step for step, fell in zip(steps[1:], falls, strict=True) if fell
@@ -526,7 +533,7 @@ class _Reader:
             every = f"{self._prometheus.selector(names, of_these)}[{seconds}s]"
             for one in self._prometheus.at(every, unix_s):
                 if not wanted.isdisjoint(self._index.of(one.labels)):
-                    self._take_samples(one)
+                    self._take_samples(*one)
 
         names = [*self._names, START, UP_OF_TARGET]
         deque(Cutter[str](len(names)).ask(names, take), maxlen=0)
@@ -535,9 +542,14 @@ class _Reader:
         """The last scrape of lives that began before the range, and were not read as it began."""
         since_s = self._span.since_s
         first_s: dict[tuple[Life, str], float] = {}  # exporters of two nodes may start together
-        for series in filter(lambda one: one.is_of_device, self._series.values()):
-            for life, scraped in self._scrapes.by_life(series.targets).items():
-                card = life, label(series.labels, "uuid")
+        cards = {
+            (tuple(series.targets), label(series.labels, "uuid"))
+            for series in self._series.values()
+            if series.is_of_device
+        }
+        for targets, uuid in cards:
+            for life, scraped in self._scrapes.by_life(targets).items():
+                card = life, uuid
                 page_s = min(times[0] for times in scraped.values())
                 first_s[card] = min(page_s, first_s.get(card, page_s))
         unread = {
@@ -596,8 +608,10 @@ class _Reader:
         since_s = self._span.since_s
         away: dict[str, set[str]] = defaultdict(set)  # the instances of its targets, by UUID
         for one in self._series.values():
+            if not one.is_of_device:
+                continue
             first_s = one.times[0] if one.times else since_s
-            if one.is_of_device and first_s > since_s:
+            if first_s > since_s:
                 for target in one.targets:
                     if self._scrapes.same_life(target, since_s, first_s):
                         away[label(one.labels, "uuid")].add(dict(target).get("instance", ""))
@@ -610,5 +624,5 @@ class _Reader:
                 self._names[:-1], f"uuid=~{quoted(uuids)}", f"instance=~{quoted(instances)}"
             )
             for found in self._prometheus.at(f"{chosen}[{seconds}s]", since_s):
-                self._take_samples(found)
+                self._take_samples(*found)
                 away.pop(label(found.labels, "uuid"), None)

@@ -87,6 +87,7 @@ def bill(arguments: Namespace) -> int:
     where = arguments.to if arguments.close else arguments.closed
     if not (arguments.close or where):
         return stored.bill(arguments)
+    stored.seek_cycles_rarely()
     try:
         if why := _at_odds(arguments, where):
             return stored.refused(arguments, why)
