@@ -189,14 +189,13 @@ class _CardTime:
 
     def __init__(self, book: CardBook, span: Span, method: str) -> None:
         self.book = book
-        self.parts: dict[int, Parts] = {}
+        self.parts: dict[int, Parts] = defaultdict(lambda: defaultdict(float))
         self.borrowed: dict[int, dict[Payer, float]] = defaultdict(lambda: defaultdict(float))
         for number, step in book.steps.items():
             hour = (span.since_s // span.step_s + number) * span.step_s // _HOUR_S
-            divided = divide(step, method)
-            parts = self.parts.setdefault(hour, divided)
-            for key, seconds in divided.items() if parts is not divided else ():
-                parts[key] = parts.get(key, 0.0) + seconds
+            parts = self.parts[hour]
+            for key, seconds in divide(step, method).items():
+                parts[key] += seconds
             for payer, had in step.had.items():
                 if had.borrowed:
                     self.borrowed[hour][payer] += had.borrowed

@@ -41,7 +41,10 @@ SHORTEST_S = 60  # of a range
 _LEAST_HOURS = 0.005  # less would be said as 0.00
 _HOUR_S = 3600
 _MOST_DAYS = 5  # in a line
-_NEW_OBJECTS = 100_000  # before a search for cycles; Python's own are 700
+# Before the garbage collector seeks cycles of references; Python's own are 700. What a bill reads
+# has none. Each search goes through all answers that are read at that time: that was a seventh of
+# the CPU time.
+NEW_OBJECTS = 100_000
 _LESS = "a shorter range (--since, --until) or fewer targets (--target)"
 _INSTALL = f"{sys.executable} -m pip install pyarrow"
 PYARROW = f"pyarrow: {_INSTALL}, or in an image docker build --build-arg WITHOUT= ."
@@ -99,7 +102,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def bill(arguments: Namespace) -> int:
     """Print a bill. The exit status is 0; 2 if there is none."""
-    seek_cycles_rarely()
+    gc.set_threshold(NEW_OBJECTS)
     now_s = int(time.time())
     try:
         since_s, until_s = range_of(arguments, now_s, SHORTEST_S)
@@ -127,15 +130,6 @@ def bill(arguments: Namespace) -> int:
     except (NoAnswerError, PriceError, ValueError, OSError) as error:
         return refused(arguments, said(error))
     return write_bill(found, arguments, urlsplit(prometheus.address).hostname or "")
-
-
-def seek_cycles_rarely() -> None:
-    """Lets the garbage collector look for cycles of references after more new objects than usual.
-
-    What a bill reads has none, and is freed by its counts. Each search goes through all answers
-    that are read at that time: that was a seventh of the CPU time.
-    """
-    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
 
 
 def given_prices(arguments: Namespace) -> Prices:

@@ -300,13 +300,11 @@ def _beyond(
 
     What two targets count of one step differs by when they are scraped, and evens out.
     """
-    if what not in total:
-        return {}
-    of_all, parts = total[what], _sum([one[what] for one in known if what in one])
+    of_all, parts = total.get(what, {}), _sum([one[what] for one in known if what in one])
     ahead, found = 0.0, {}
-    for step in steps:
+    for step in steps if of_all else ():
         rest = of_all.get(step, 0.0) - parts.get(step, 0.0) - ahead
+        ahead = min(_AHEAD_S, -rest) if rest < 0 else 0.0
         if rest > _NOTHING_S:
             found[step] = rest
-        ahead = min(_AHEAD_S, -rest) if rest < 0 else 0.0
     return found

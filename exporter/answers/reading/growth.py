@@ -31,7 +31,7 @@ from exporter.answers.reading.lives import (
 )
 from exporter.answers.reading.nodegroups import PLACE, STALE_S
 from exporter.answers.reading.presence import Places, Presences, Run, gap_is_counted, runs_of
-from exporter.answers.reading.queryapi import OWN, Labels, label, node_of, own_labels
+from exporter.answers.reading.queryapi import OWN, Labels, label, node_of
 from exporter.answers.reading.ranges import Span
 from exporter.answers.reading.storedcounters import GROUP_INFO, INFO, UP, Stored, StoredCounter
 from exporter.answers.reading.who import CardPart, Owner, Who
@@ -39,7 +39,7 @@ from exporter.metrics.families import PREFIX
 
 NOT_COUNTED = {INFO, UP, GROUP_INFO}
 # The own labels that a counter of a card is known by.
-_KEYS = {name: tuple(sorted(own - {"gpu"})) for name, own in OWN.items()}
+_KEYS = {name: sorted(own - {"gpu"}) for name, own in OWN.items()}
 _NONE: Samples = ((), ())
 _CARDS = 10  # that a payer can have counted of one card: allocations may pass it
 _SLACK_S = 60
@@ -154,17 +154,16 @@ class _CardSamples:
         for one in many:
             name = one.labels["__name__"]
             # The driver may give a GPU another number; its UUID stays.
-            key = name, *own_labels(one.labels, _KEYS[name])
+            key = name, *[label(one.labels, own) for own in _KEYS[name]]
             self._labels[key] = one.labels
             if len(one.targets) > 1:
                 self._shared[key].update(one.targets)
             times, values = one.columns
-            is_of_device = one.is_of_device
             for part in scrapes.divided(one.targets, times):
                 by_target = self._samples[part.life].setdefault(key, {})
                 some, before = (part.times, part.of(values)), by_target.get(part.target)
                 by_target[part.target] = _larger(before, some) if before else some
-                if is_of_device:
+                if one.is_of_device:
                     shown[part.life][part.target][id(part.times)] = part.times
                     if name not in NOT_COUNTED:
                         counted[part.life][id(part.times)] = part.times
@@ -205,6 +204,7 @@ class _CardSamples:
         read_until_s = float(since_s)
         for life, until_s in zip(order, ends_s, strict=True):
             mine = read[life]
+            targets = frozenset(mine.targets)
             # A life that is older than the range and was not read as it began may have counted
             # anything before. Until its first scrape there, what is not certain is unobserved.
             early = bisect_right(mine.pages, since_s)
@@ -218,10 +218,9 @@ class _CardSamples:
                 if is_idle or key[0] in NOT_COUNTED:
                     continue
                 labels = self._labels[key]
-                bearers = who.bearers_of(labels, mine.targets)
-                own = mine
-                if key[0] in mine.by_family:
-                    own = mine._replace(stretches=mine.by_family[key[0]])
+                bearers = who.bearers_of(labels, targets)
+                some = mine.by_family.get(key[0])
+                own = mine._replace(stretches=some) if some else mine
                 counts = self._counts(by_target, own, until_s, begins, bearers)
                 grown += (
                     Grown(labels, mine.targets, bearer, each) for bearer, each in counts.items()
@@ -428,9 +427,8 @@ def _together(
 
 def _larger(one: Samples, other: Samples) -> Samples:
     """The samples of two series by time. Of two of one time the larger stands."""
-    return _by_time(
-        dict(sorted(pair for part in (one, other) for pair in zip(*part, strict=True))).items()
-    )
+    pairs = sorted(pair for part in (one, other) for pair in zip(*part, strict=True))
+    return _by_time(dict(pairs).items())
 
 
 def _by_time(samples: Iterable[tuple[float, float]]) -> Samples:
@@ -462,22 +460,16 @@ def _last_before(
 ) -> "_Sample | None":
     """The last sample before the range: of the target that is counted then, or of any."""
     counted = [one.target for one in stretches if one.begin_s <= unix_s][-1:]
-    return _newest(by_target, counted, unix_s) or _newest(
-        by_target, sorted(by_target, key=sorted), unix_s
-    )
-
-
-def _newest(
-    by_target: Mapping[Target, Samples], targets: Iterable[Target], unix_s: float
-) -> "_Sample | None":
-    """The newest sample of some targets by a time; of two of one time the first."""
-    found: _Sample | None = None
-    for target in targets:
-        times, values = by_target.get(target, _NONE)
-        at = bisect_right(times, unix_s) - 1
-        if at >= 0 and (found is None or times[at] > found.at_s):
-            found = _Sample(times[at], values[at], target)
-    return found
+    for targets in (counted, by_target):
+        found: _Sample | None = None
+        for target in targets if len(targets) == 1 else sorted(targets, key=sorted):
+            times, values = by_target.get(target, _NONE)
+            at = bisect_right(times, unix_s) - 1
+            if at >= 0 and (found is None or times[at] > found.at_s):
+                found = _Sample(times[at], values[at], target)
+        if found is not None:
+            return found
+    return None
 
 
 def _certain(growth: tuple[float, float], at_s: float, since_s: float) -> float | None:

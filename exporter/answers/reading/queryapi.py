@@ -4,7 +4,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from http import HTTPStatus
 from itertools import product
 from math import inf, isfinite
@@ -320,16 +319,11 @@ def _parsed(
         labels = one.get("metric") if isinstance(one, dict) else None
         if not _are_labels(labels) or (names and labels.get("__name__") not in names):
             continue
-        if "values" not in one:
-            at, value = _sample(one.get("value"))
-            if first_s <= at <= last_s:
-                yield Series(labels, (float(at),), (value,))
-            continue
-        pairs = one["values"]
+        pairs = one["values"] if "values" in one else [one.get("value")]
         if not isinstance(pairs, list):
             continue
-        said, texts = _columns(pairs)
-        if said:
+        if len(pairs) > 1 and {*map(type, pairs)} == {list} and {*map(len, pairs)} == {2}:
+            said, texts = zip(*pairs, strict=True)
             if said != known[0]:
                 known = said, _times(said, first_s, last_s)
             if known[1] and (values := _values(texts)):
@@ -341,17 +335,6 @@ def _parsed(
 
 _Floats = tuple[float, ...]
 _Times = tuple[Sequence[Any], _Floats]  # as they are written, and as they are used
-
-
-def _columns(pairs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The times and the values of samples, as they are written; none if one is no pair."""
-    if {*map(type, pairs)} != {list}:
-        return (), ()
-    try:
-        said, texts = zip(*pairs, strict=True)
-    except ValueError:  # they are not all of two
-        return (), ()
-    return said, texts
 
 
 def _times(said: Sequence[Any], first_s: float, last_s: float) -> _Floats:
@@ -390,9 +373,7 @@ def _are_labels(metric: object) -> TypeGuard[Labels]:
     if not isinstance(metric, dict):
         return False
     try:
-        text = "".join([*metric, *metric.values()])
-        if not text.isascii():
-            text.encode()
+        text = "".join([*metric, *metric.values()]).encode()
     except (TypeError, UnicodeEncodeError):  # one is no text, or half of a character
         return False
     return len(text) <= _LONGEST_LABEL or max(map(len, metric.values())) <= _LONGEST_LABEL
@@ -433,20 +414,7 @@ def label(labels: Labels, name: str) -> str:
     own = OWN.get(labels.get("__name__", ""))
     if own is not None and name not in own:
         return ""
-    renamed = _CONFLICTING + name
-    return labels[renamed] if renamed in labels else labels.get(name, "")
-
-
-def own_labels(labels: Labels, names: tuple[str, ...]) -> Sequence[str]:
-    """The same of several names. The series of a family mostly have labels of the same names."""
-    return [labels[name] if name else "" for name in _stored(tuple(labels), names)]
-
-
-@lru_cache(maxsize=1000)
-def _stored(there: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Under which name each label stands among those that are there; "" if it does not."""
-    ways = (((_CONFLICTING + name), name) for name in names)
-    return tuple(next((way for way in both if way in there), "") for both in ways)
+    return labels.get(_CONFLICTING + name, labels.get(name, ""))
 
 
 def renamings(**own: str) -> Iterator[dict[str, str]]:

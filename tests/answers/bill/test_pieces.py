@@ -165,6 +165,17 @@ def test_a_quiet_fleet_is_asked_little(tmp_path: Path) -> None:
     assert len(closely) <= 3 * 6
 
 
+def test_a_namespace_that_comes_to_a_card_is_no_reason_to_read_closely(tmp_path: Path) -> None:
+    """Namespaces come in nearly each hour: read closely, each made a node's whole step dear."""
+    history = plain(Random(5), 2 * DAY, 240)  # noqa: S311 - no secret
+    with asked(stored(history), lambda _: None) as questions:
+        said = bill(history, "http://a:9090", tmp_path, "namespace", "use")
+
+    assert said.status == 0, said.err
+    closely = [one for one in questions if re.search(r"\[\d+s\]$", one)]
+    assert len(closely) <= 1  # of the step in which a range begins
+
+
 def test_an_interrupt_says_how_far_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     history = fleet(90 * 60)
 

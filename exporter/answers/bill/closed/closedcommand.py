@@ -3,6 +3,7 @@
 It stands beside ``bill`` so that ``kubectl mgpu`` is without it.
 """
 
+import gc
 import time
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
@@ -87,7 +88,7 @@ def bill(arguments: Namespace) -> int:
     where = arguments.to if arguments.close else arguments.closed
     if not (arguments.close or where):
         return stored.bill(arguments)
-    stored.seek_cycles_rarely()
+    gc.set_threshold(stored.NEW_OBJECTS)
     try:
         if why := _at_odds(arguments, where):
             return stored.refused(arguments, why)
