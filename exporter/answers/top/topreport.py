@@ -30,7 +30,7 @@ _COLOURS = {
     Tone.UNKNOWN: "\x1b[35m",
 }
 _END = "\x1b[0m"
-_NO_REASON = "There is no figure, and no reason for that."
+_NO_REASON = "There is no figure, or none yet, and no reason for that."
 
 
 def report(view: Overview, width: int | None, *, coloured: bool, is_part: bool = False) -> str:

@@ -166,7 +166,7 @@ def test_what_is_marked_or_unknown_says_so_before_its_name_and_below_the_table()
     assert "\n! 0 A100: lost: it has fallen off the bus\n" in text
     assert "\n  gpu_lost: The device has fallen off the bus" in text
     assert "\n    core of 0 A100\n" in text
-    assert "\n  not_reported: There is no figure, and no reason for that.\n" in text
+    assert "\n  not_reported: There is no figure, or none yet, and no reason for that.\n" in text
     assert "?" in text
     assert "0%" not in text
 
