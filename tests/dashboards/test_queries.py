@@ -124,7 +124,9 @@ def test_who_pays_has_a_name_in_every_row(ask: Ask, job: str) -> None:
         assert row.get(label), row
         assert row.get("kind"), row
         # No pod has the namespace "(none)". A link that chose it would lead to an empty board.
-        assert row["chosen"] == ("$__all" if row[label] == "(none)" else row[label]), row
+        chosen = "$__all" if row[label] == "(none)" else row[label]
+        assert row["own_namespace"] == chosen, row
+        assert row["chosen"] == row.get("cluster", "$__all"), row
 
 
 @pytest.mark.program("prometheus", "cc")
