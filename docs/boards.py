@@ -20,7 +20,7 @@ WIDTH = 1366
 PICTURES = {
     "overview.png": ("mgpu-overview", 1400, False, ""),
     "overview-dark.png": ("mgpu-overview", 1400, True, ""),
-    "node.png": ("mgpu-node", 1815, False, "&var-node=gpu-node-2"),
+    "node.png": ("mgpu-node", 2055, False, "&var-node=gpu-node-2"),
     "pod.png": ("mgpu-pod", 1280, False, "&var-node=gpu-node-1&var-namespace=inference"),
 }
 # A chart, or a table's cell: the first screen of the overview has no chart.
