@@ -21,6 +21,10 @@ MINUTE_S = 60
 LONGEST = (
     "tests/deploy/test_demo.py",
     "tests/e2e/test_clock.py",
+    "tests/e2e/test_tenants.py",
+    "tests/alertmanager/test_delivery.py",
+    "tests/e2e/test_prometheus.py",
+    "tests/e2e/test_reload.py",
     "tests/doors/test_matrix.py",
     "tests/answers/reading/test_hostile.py",
     "tests/histories/test_relations.py",
