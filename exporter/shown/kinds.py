@@ -6,15 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from exporter.model import Unattributed
 
 NOUNS = {  # by the kind of a group, in the order in which they are listed
-    "slurm": "job",
-    "pbs": "job",
-    "lsf": "job",
-    "torque": "job",
-    "htcondor": "job",
-    "flux": "job",
-    "oar": "job",
-    "spur": "job",
+    **dict.fromkeys(("slurm", "pbs", "lsf", "torque", "htcondor", "flux", "oar", "spur"), "job"),
     "nomad": "task",
+    "buildkit": "build",
     "yarn": "container",
     "mesos": "container",
     "docker": "container",

@@ -17,6 +17,7 @@ from exporter.agent.sources.cgroups.batchpatterns import (
 from exporter.agent.sources.cgroups.layout import best_identity, cgroup_paths, kinds_of, parse_path
 from exporter.agent.sources.cgroups.processcontainers import CgroupProcesses
 from exporter.model import GroupKey, GroupPattern, Owner, PodTable, Unattributed, Unit
+from exporter.shown.kinds import NOUNS
 from tests.agent.simulation.clock import ManualClock
 from tests.agent.sources.cgroups.fakeproc import FakeProc
 
@@ -98,6 +99,10 @@ def test_what_only_resembles_a_job_is_what_it_was(path: str) -> None:
 def test_all_that_is_below_a_job_is_its_own(path: str, inside: str) -> None:
     pod = "kubepods/pod11111111-2222-3333-4444-555555555555"
     assert owner(f"{path}/{inside}") == owner(f"{path}/{pod}/{ID}") == GroupKey(*JOBS[path])
+
+
+def test_each_shipped_kind_has_a_noun() -> None:
+    assert {each.pattern.kind for each in SHIPPED} - NOUNS.keys() == set()
 
 
 def test_a_user_makes_no_job_but_of_his_own() -> None:
