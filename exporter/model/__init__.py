@@ -63,6 +63,7 @@ from exporter.model.facts import (
     PodInfo,
     Reasons,
     Waiting,
+    cards_of,
     of_limit,
 )
 from exporter.model.patterns import SYSTEMS, USERS, GroupPattern

@@ -6,7 +6,7 @@ one whole GPU. Counters rise from the exporter's start on. Averages are over the
 ``--collection.window``.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -430,3 +430,8 @@ NO_FACTS = Facts()
 def of_limit(used: float | None, limit: float | None) -> float | None:
     """Use over a limit; None unless both are known and the limit is not 0."""
     return used / limit if limit and used is not None else None
+
+
+def cards_of(devices: Iterable[DeviceFacts]) -> set[str]:
+    """The UUIDs of the cards of devices of one node: the parts of a card are one."""
+    return {one.device.parent_uuid or one.uuid for one in devices}

@@ -45,24 +45,25 @@ class NodeSums:
 def sums_of(node: NodeSight, namespace: str = "") -> NodeSums:
     """The sums of a node; of one namespace those of its pods, which alone are in the tree."""
     devices, labels = node.tree.devices, {"node": node.name}
-    totals = totals_of_pods(devices) if namespace else totals_of_devices(devices)
+    totals = totals_of_pods([devices]) if namespace else totals_of_devices([devices])
     pods = list(_pods(node.tree, labels))
     limits = [device.facts.allocated.core for device in devices if device.facts is not None]
+    of = Sums(
+        labels,
+        core=totals.core,
+        core_limit=sum_of_known([one.core_limit for one in pods] if namespace else limits),
+        memory=sum_of_known(one.memory for one in pods) if namespace else totals.memory,
+        memory_total=totals.memory_total,
+        watts=totals.watts,
+        # The totals have the lost ones apart. A node has them all the same.
+        gpus=totals.gpus + totals.lost,
+        lost=totals.lost,
+        pods=len(pods),
+        unattributed=totals.unattributed,
+        simulated=float(node.simulated),
+    )
     return NodeSums(
-        Sums(
-            labels,
-            core=totals.core,
-            core_limit=sum_of_known([one.core_limit for one in pods] if namespace else limits),
-            memory=sum_of_known(one.memory for one in pods) if namespace else totals.memory,
-            memory_total=totals.memory_total,
-            watts=totals.watts,
-            # The totals have the lost ones apart. A node has them all the same.
-            gpus=totals.gpus + totals.lost,
-            lost=totals.lost,
-            pods=len(pods),
-            unattributed=totals.unattributed,
-            simulated=float(node.simulated),
-        ),
+        of if namespace else of.of_whole,
         pods,
         {device.uuid for device in devices},
         node.unix_ns / 1e9,
@@ -87,7 +88,8 @@ def _pods(tree: Tree, labels: Mapping[str, str]) -> Iterator[Sums]:
         ]
         core, core_limit, memory, memory_total = map(sum_of_known, zip(*columns, strict=True))
         named = {**labels, "namespace": namespace, "pod": pod}
-        yield Sums(named, core, core_limit, memory, memory_total)
+        full = None if over_all is None else over_all.memory_of_limit
+        yield Sums(named, core, core_limit, memory, memory_total, memory_of_limit=full)
 
 
 def fleet_of(kept: Sequence[NodeSums], look: Look, every: int, namespace: str = "") -> FleetFigures:

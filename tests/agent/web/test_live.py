@@ -247,6 +247,17 @@ def test_a_gpu_that_cannot_be_read_is_in_the_title_the_banner_and_the_sums() -> 
     assert "(1 unknown)" in words_of(markup)
 
 
+def test_a_gpu_that_is_lost_with_its_instances_is_one(tmp_path: Path) -> None:
+    mig = tmp_path / "mig.yaml"
+    lost = "faults: [{device: 0, state: lost, from: 3s}]"
+    mig.write_text(f"{(ROOT / 'examples/demo/mig.yaml').read_text()}\n{lost}\n")
+
+    said = words_of(html(demo(20, str(mig))))
+
+    assert "1 of 2 GPUs cannot be read" in said
+    assert "of 2 GPUs (1 unknown)" in said
+
+
 def test_a_gpu_that_needs_a_reset_comes_first_in_every_order_but_that_of_numbers() -> None:
     made = demo()
     last = [*cards_of(html(made))][-1]

@@ -1,5 +1,6 @@
 """What top asks of a fleet in a real Prometheus: sums, the largest rows, and what is open."""
 
+import struct
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from exporter.answers.reading.feeds.prometheus import FEW_NODES, PrometheusFeed
 from exporter.answers.reading.feeds.sums import AS_RECORDED, NOT_RECORDED
 from exporter.answers.reading.jsonclient import HttpClient
 from exporter.answers.reading.queryapi import Prometheus
+from exporter.answers.top.linetable import Tone, tone_of
 from exporter.answers.top.once import OK, TROUBLE, print_once
 from tests.answers.reading.views import everything, find
 from tests.store import Store, Target, sent
@@ -23,6 +25,7 @@ GIB = 1 << 30
 SMALL, LARGE = 12, 240  # nodes
 LOST = 3  # the node with a lost card, and no pods
 ROWS = 10
+OF_PODS = {LineKind.NAMESPACE, LineKind.POD}
 
 
 def page(node: int) -> str:
@@ -39,6 +42,8 @@ def page(node: int) -> str:
         'mgpu_exporter_source_up{source="nvml"} 1',
         f"process_start_time_seconds {1_700_000_000 + node}",
     ]
+    if node == LOST:  # with its instances
+        lines += [f'mgpu_device_up{{gpu="0",uuid="MIG-{part}"}} 0' for part in range(3)]
     if node != LOST:
         lines += [
             f"mgpu_device_utilization_ratio{{{card}}} {core}",
@@ -195,17 +200,64 @@ def test_one_namespace_of_a_fleet(stores: Mapping[int, Store]) -> None:
     assert (view.totals.gpus, view.pods) == (LARGE - 1, LARGE - 1)
 
 
+def record(store: Store, figure: str, value: float, **labels: str) -> None:
+    """Lets the store have what a rule records of a namespace on a node."""
+    named = {"__name__": f"namespace_instance:mgpu_{figure}", "job": "mgpu", **labels}
+    at_ms = round(time.time() * 1000)
+    store.write([sent(tuple(sorted(named.items())), [(at_ms, struct.pack("<d", value))])])
+
+
 def test_what_rules_record_of_namespaces_is_read_where_it_is(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         fill(store, range(SMALL))
         assert NOT_RECORDED in dict(seen(store).lines[0].details).values()
-        recorded = {"__name__": "namespace:mgpu_core_seconds:sum_rate5m", "namespace": "team-9"}
-        at_ms = round(time.time() * 1000)
-        store.write([sent(tuple(sorted(recorded.items())), [(at_ms, bytes(6) + b"\x00\x40")])])
+        of_node = {"namespace": "team-9", "instance": name(1)}
+        for replica in ("a", "b"):  # of a Prometheus: what both record counts once
+            record(store, "core_seconds:sum_rate5m", 2.0, **of_node, replica=replica)
+        # its core cannot be measured, as on an instance of MIG that several share
+        unmeasured = {"namespace": "team-8", "instance": name(2)}
+        record(store, "memory_used_bytes:sum", GIB, **unmeasured)
+        record(store, "pods:count", 1.0, **unmeasured)
         view = seen(store)
+        fleet = feed_of(store).read().fleet
 
     assert dict(view.lines[0].details)["figures"] == AS_RECORDED
-    assert [(one.name, one.core.value) for one in view.lines[0].children] == [("team-9", 2.0)]
+    found = [(one.name, one.core.value, one.memory.value) for one in view.lines[0].children]
+    assert found == [("team-9", 2.0, None), ("team-8", None, GIB)]
+    assert fleet is not None
+    assert fleet.totals.namespaces == 2
+
+
+@pytest.mark.parametrize("namespace", ["", "team-0"])
+def test_use_without_a_limit_is_over_nobodys(namespace: str, tmp_path: Path) -> None:
+    """A pod without a share uses three cards beside one that is within its share."""
+    node = SMALL - 1
+    limited = f'namespace="team-0",pod="server-0-of-{node}"'
+    free = 'namespace="team-0",pod="free"'
+    more = [
+        f"mgpu_pod_memory_limit_bytes{{{limited}}} {GIB}",
+        f"mgpu_pod_memory_limit_utilization_ratio{{{limited}}} 0.5",
+        f'mgpu_pod_info{{{free},uid="free"}} 1',
+        f"mgpu_pod_core_usage_gpus{{{free}}} 3",
+        f"mgpu_pod_memory_used_bytes{{{free}}} {20 * GIB}",
+        # on an instance of the card that others are on too
+        f'mgpu_container_allocated_gpus{{{limited},container="two",gpu="0",uuid="MIG"}} 0.25',
+    ]
+    key = ("", "namespaces", "", "team-0")
+    with Store(tmp_path) as store:
+        fill(store, range(node))
+        target = Target({"job": "mgpu", "instance": name(node)})
+        store.scrape(target, "\n".join((page(node), *more)), time.time())
+        view = seen(store, namespace, Look(rows=ROWS, opened=frozenset({key})))
+
+    lines = [one for one in everything(view.lines) if one.kind in {LineKind.NODE, *OF_PODS}]
+    assert {tone_of(one, figure) for one in lines for figure in (one.core, one.memory)} == {
+        Tone.CALM
+    }
+    assert view.totals.gpus == node  # all but the lost one
+    if not namespace:
+        held = find(view.lines, f"team-0/server-0-of-{node}").memory
+        assert (held.limit, held.share) == (GIB, 0.5)
 
 
 def test_once_all_is_printed_a_few_nodes_after_the_others(

@@ -300,3 +300,21 @@ def test_the_figures_are_shown_without_the_last_minutes_where_these_do_not_come(
             return super().json(path, query)
 
     assert asked(WithoutPast(list(series_of(demo())))).read().nodes
+
+
+def test_a_lost_card_is_one_with_its_instances(tmp_path: Path) -> None:
+    mig = tmp_path / "mig.yaml"
+    lost = "faults: [{device: 0, state: lost, from: 3s}]"
+    mig.write_text(f"{(ROOT / 'examples/demo/mig.yaml').read_text()}\n{lost}\n")
+    made = demo(20, str(mig))
+    # The second node's cards have the first one's UUIDs, as where these are places.
+    nodes = [node_of_document(document(made, name), {}) for name in ("node-1", "node-2")]
+
+    for count in (1, 2):
+        totals = view_of(FeedResult(nodes[:count]), "x").totals
+        assert (totals.gpus, totals.lost) == (count, count)
+    own = [node_of_document(document(made, name, {"search"}), {}) for name in ("node-1", "node-2")]
+    of_pods = view_of(FeedResult(own, namespace="search"), "x").totals
+    assert (of_pods.gpus, of_pods.lost) == (2, 2)
+    by_series = view_of(asked(SetPrometheus(list(series_of(made)))).read(), "x").totals
+    assert (by_series.gpus, by_series.lost) == (1, 1)

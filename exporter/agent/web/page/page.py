@@ -30,7 +30,7 @@ from exporter.agent.web.page.glossary import Meaning, explanations, meanings
 from exporter.agent.web.page.lines import PageLine, line_of
 from exporter.agent.web.page.nodepage import ShownNode
 from exporter.agent.web.page.templates import written
-from exporter.model import SourceStatus, sum_of_known
+from exporter.model import SourceStatus, cards_of, sum_of_known
 from exporter.shown.kinds import count_nouns
 from exporter.shown.marks import Earlier, Mark, device_marks
 from exporter.shown.reasonwords import what_to_do
@@ -88,8 +88,8 @@ class Some(NamedTuple, Generic[T]):
 class Shown:
     """What the page shows: sources with advice, cards, and lines.
 
-    ``lost`` are the UUIDs and names of the GPUs that cannot be read. ``ended`` are the lines of
-    what is there no more.
+    ``lost`` are the UUIDs and names of the GPUs and their parts that cannot be read, ``lost_cards``
+    how many GPUs these are. ``ended`` are the lines of what is there no more.
     """
 
     node: ShownNode
@@ -102,6 +102,7 @@ class Shown:
     has_allocations: bool
     may_borrow: bool
     lost: Sequence[tuple[str, str]]
+    lost_cards: int
     cards: Some[Card]
     lines: Some[PageLine]
     ended: Some[PageLine]
@@ -184,6 +185,7 @@ def _shown(
         may_borrow=any(entry.figures.may_borrow for entry in there),
         has_allocations=any(gpu.facts.allocated.core is not None for gpu in gpus),
         lost=[(facts.uuid, card_name(facts)) for facts in node.unread],
+        lost_cards=len(cards_of(node.unread)),
         cards=some(found, GPUS_SHOWN, len(boards), card_of_board),
         lines=some(present, ENTRIES_SHOWN, len(there), line),
         ended=some(gone, ENTRIES_SHOWN, len(gone), line),
@@ -254,16 +256,17 @@ def names_of(node: ShownNode, there: Sequence[TreeEntry]) -> OwnerNames:
 def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames) -> list[NodeSum]:
     up = [gpu.facts for gpu in gpus if gpu.facts.is_up]
     boards = [facts for facts in up if facts.average.core is not None]
-    # MIG instances and partitions are parts of one GPU, which is counted once.
-    counted = {facts.device.parent_uuid or facts.uuid for facts in boards}
+    # MIG instances and partitions are parts of one GPU, which is counted once, also where it is
+    # lost with them, or one of them is.
+    away = cards_of(gpu.facts for gpu in gpus if not gpu.facts.is_up)
+    lost, counted = len(away), len(cards_of(boards) - away)
     processes = sum(len(part.processes) for entry in everyone for part in entry.parts)
     watts = [w for facts in up if (w := facts.sensors.value("power_watts")) is not None]
     held = sum_of_known(facts.memory.used_bytes for facts in boards)
     total = sum_of_known(facts.memory.total_bytes for facts in boards)
     core = sum(facts.average.core or 0.0 for facts in boards)
     unattributed = sum(part.core or 0.0 for gpu in gpus for part in gpu.unattributed)
-    lost = len(gpus) - len(up)
-    of = f"of {page_plural(len(counted) + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
+    of = f"of {page_plural(counted + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
     return [
         NodeSum("Core in use", f"{core:.2f}" if boards else "?", of),
         NodeSum("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),

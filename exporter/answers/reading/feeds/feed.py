@@ -15,7 +15,7 @@ from exporter.answers.reading.feeds.fleetlines import (
 )
 from exporter.answers.reading.feeds.nodelines import NodeContext, lines_of
 from exporter.answers.reading.feeds.overview import Line, Overview, Past, Totals
-from exporter.model import SeriesKey, Snapshot, sum_of_all, sum_of_known
+from exporter.model import SeriesKey, Snapshot, cards_of, sum_of_all, sum_of_known
 from exporter.shown.kinds import is_off_kubernetes
 from exporter.shown.marks import Earlier
 from exporter.shown.printable import clean
@@ -235,7 +235,7 @@ def view_of(result: FeedResult, name: str) -> Overview:
             namespace=result.namespace,
             counted_pods=round(fleet.totals.pods or 0),
         )
-    devices = [device for node in nodes for device in node.tree.devices]
+    devices = [node.tree.devices for node in nodes]
     without_pods = [
         is_off_kubernetes(
             node.sources,
@@ -256,14 +256,22 @@ def view_of(result: FeedResult, name: str) -> Overview:
     )
 
 
-def totals_of_devices(devices: Sequence[DeviceEntry]) -> Totals:
-    """The sums over the GPUs of all nodes. The parts of a GPU count as one GPU."""
+def totals_of_devices(nodes: Sequence[Sequence[DeviceEntry]]) -> Totals:
+    """The sums over the GPUs of all nodes. The parts of a GPU count as one GPU.
+
+    One of which a part cannot be read counts as lost.
+    """
+    devices = [device for node in nodes for device in node]
     known = [device.facts for device in devices if device.facts is not None]
     measured = [facts for facts in known if facts.average.core is not None]
     nobody = (each.core for device in devices for each in device.unattributed)
+    # Of each node by itself: cards of two nodes may have one UUID, which is a place.
+    facts = [[one.facts for one in node if one.facts is not None] for node in nodes]
+    lost = [cards_of(one for one in some if not one.is_up) for some in facts]
+    read = [cards_of(one for one in some if one.average.core is not None) for some in facts]
     return Totals(
-        gpus=len({facts.device.parent_uuid or facts.uuid for facts in measured}),
-        lost=sum(not facts.is_up for facts in known),
+        gpus=sum(len(some - gone) for some, gone in zip(read, lost, strict=True)),
+        lost=sum(map(len, lost)),
         core=sum_of_known(facts.average.core for facts in measured),
         memory=sum_of_known(facts.memory.used_bytes for facts in measured),
         memory_total=sum_of_known(facts.memory.total_bytes for facts in measured),
@@ -272,19 +280,30 @@ def totals_of_devices(devices: Sequence[DeviceEntry]) -> Totals:
     )
 
 
-def totals_of_pods(devices: Sequence[DeviceEntry]) -> Totals:
-    """The sums over the pods that are shown, on the GPUs that they are on."""
-    used = [device for device in devices if any(not pod.ended for pod in device.pods)]
-    read = [device for device in used if device.facts is None or device.facts.is_up]
+def totals_of_pods(nodes: Sequence[Sequence[DeviceEntry]]) -> Totals:
+    """The sums over the pods that are shown, on the GPUs that they are on, lost ones included."""
+    used = [[one for one in node if any(not pod.ended for pod in one.pods)] for node in nodes]
+    read = [
+        device for node in used for device in node if device.facts is None or device.facts.is_up
+    ]
     figures = [pod.figures for device in read for pod in device.pods if not pod.ended]
+    cards = [{_card(one) for one in node} for node in used]
+    lost = [
+        {_card(one) for one in node if one.facts is not None and not one.facts.is_up}
+        for node in used
+    ]
     return Totals(
-        gpus=len({d.facts.device.parent_uuid or d.uuid if d.facts else d.uuid for d in used}),
-        lost=len(used) - len(read),
+        gpus=sum(map(len, cards)),
+        lost=sum(map(len, lost)),
         core=sum_of_all([each.core for each in figures]),
         memory=sum_of_all([each.memory_bytes for each in figures]),
         # Use without an owner is of no namespace.
         unattributed=None,
     )
+
+
+def _card(of: DeviceEntry) -> str:
+    return of.uuid if of.facts is None else of.facts.device.parent_uuid or of.uuid
 
 
 def troubles_of(sources: Iterable[tuple[str, bool, str]], stale_s: float | None) -> Iterator[str]:

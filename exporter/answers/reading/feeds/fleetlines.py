@@ -35,6 +35,8 @@ class Sums:
     """The sums of a node, a namespace, a pod or all, by its labels. Core in GPUs, memory in bytes.
 
     None is not known. ``lost`` are GPUs that cannot be read, ``simulated`` is 1 if any node is.
+    ``memory_of_limit`` is the use of a limit that bounds all of the memory, or of a node's whole:
+    that of pods together is also of those without a limit.
     """
 
     labels: Labels
@@ -50,6 +52,12 @@ class Sums:
     namespaces: float | None = None
     unattributed: float | None = None
     simulated: float | None = None
+    memory_of_limit: float | None = None
+
+    @property
+    def of_whole(self) -> "Sums":
+        """The same, where ``memory_total`` is all that the cards have."""
+        return replace(self, memory_of_limit=of_limit(self.memory, self.memory_total))
 
 
 def namespace_key(labels: Labels) -> Key:
@@ -154,12 +162,8 @@ def _pod(of: Sums, above: Key) -> Line:
 
 
 def _summed(of: Sums, key: Key, kind: LineKind, name: str) -> Line:
-    core = Figure(
-        of.core,
-        of.core_limit,
-        "" if of.core is not None else NOT_REPORTED,
-        of_limit(of.core, of.core_limit),
-    )
+    # Of its core no use of a share is known: some may have none, others may take more than theirs.
+    core = Figure(of.core, of.core_limit, "" if of.core is not None else NOT_REPORTED)
     why = "" if of.memory is not None else NOT_REPORTED
-    share = of_limit(of.memory, of.memory_total)
-    return Line(key, kind, name, core, Figure(of.memory, of.memory_total, why, share), unread=True)
+    memory = Figure(of.memory, of.memory_total, why, of.memory_of_limit)
+    return Line(key, kind, name, core, memory, unread=True)

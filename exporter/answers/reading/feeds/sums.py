@@ -47,12 +47,14 @@ _PODS = {
     "memory": "mgpu_pod_memory_used_bytes",
     "memory_total": "mgpu_pod_memory_limit_bytes",
 }
+# Of each node: several Prometheus may record a namespace, each all of its nodes or some of them.
 _RECORDED = {
-    "core": ("namespace:mgpu_core_seconds:sum_rate5m", ""),
-    "core_limit": ("namespace:mgpu_allocated_core_seconds:sum_rate5m", ""),
-    "memory": ("namespace_instance:mgpu_memory_used_bytes:sum", _OF_NODE),
-    "pods": ("namespace_instance:mgpu_pods:count", _OF_NODE),
+    "core": "namespace_instance:mgpu_core_seconds:sum_rate5m",
+    "core_limit": "namespace_instance:mgpu_allocated_core_seconds:sum_rate5m",
+    "memory": "namespace_instance:mgpu_memory_used_bytes:sum",
+    "pods": "namespace_instance:mgpu_pods:count",
 }
+_OF_LIMIT = {"memory_of_limit": "mgpu_pod_memory_limit_utilization_ratio"}
 AS_RECORDED = "averages of 5 minutes, as the recording rules have them"
 NOT_RECORDED = "of now: this Prometheus has not what rules/mgpu-recording.yaml records"
 
@@ -105,9 +107,10 @@ class FleetSums:
         # A lost card uses nothing: its node would be among the first to fall out of the list.
         elif "lost" in figures:
             largest = f"({largest} or topk({MOST_LOST}, {figures['lost']}))"
+        nodes = self._rows(figures, largest)
         return FleetFigures(
             totals=rows[0] if rows else Sums({}),
-            nodes=self._rows(figures, largest),
+            nodes=nodes if self._namespace else [one.of_whole for one in nodes],
             namespaces=namespaces,
             pods=dict(self._opened(look, namespaces)),
             found=self._rows({"pods": found.most}, "") if found else (),
@@ -141,10 +144,10 @@ class FleetSums:
         if self._namespace or not self._is_recorded:
             said["pods"] = f"count({self._pods(_POD)})"
         else:
-            said["pods"] = f"sum({self._recorded(*_RECORDED['pods'])})"
+            said["pods"] = f"sum({self._recorded(_RECORDED['pods'])})"
         if self._namespace:
             used = self._pods(
-                "mgpu_container_allocated_gpus", by="cluster, instance, uuid, exported_uuid"
+                "mgpu_container_allocated_gpus", by="cluster, instance, gpu, exported_gpu"
             )
             summed = {name: f"sum({self._pods(family)})" for name, family in _PODS.items()}
             return said | summed | {"gpus": f"count({used})"}
@@ -152,7 +155,8 @@ class FleetSums:
         rate = f"max by ({_CARD}, reason) (rate({reasons}[1m]))"
         every = self._pods(_POD, by=_NAMESPACE)
         if self._is_recorded:
-            every = f"count by ({_NAMESPACE}) ({self._recorded(*_RECORDED['core'])})"
+            core, pods = (self._recorded(_RECORDED[name]) for name in ("core", "pods"))
+            every = f"count by ({_NAMESPACE}) ({core} or {pods})"
         return (
             said
             | {name: f"sum({self._cards(family)})" for name, family in _CARDS.items()}
@@ -161,7 +165,9 @@ class FleetSums:
         )
 
     def _lost(self) -> str:
-        return f"{self._cards('mgpu_device_up')} == 0"
+        # The parts of a card have its number: a card of which one cannot be read is one.
+        down = self._prometheus.selector(["mgpu_device_up"])
+        return f"group by ({_NODE}, gpu, exported_gpu) ({down} == 0)"
 
     def _of_nodes(self) -> dict[str, str]:
         if self._namespace:
@@ -185,10 +191,11 @@ class FleetSums:
         patterns = _either("namespace", found.pattern) if found else ("",)
         if self._is_recorded:
             summed = {
-                name: f"sum by ({_NAMESPACE}) ({self._recorded(*how, patterns)})"
-                for name, how in _RECORDED.items()
+                name: f"sum by ({_NAMESPACE}) ({self._recorded(recorded, patterns)})"
+                for name, recorded in _RECORDED.items()
             }
-            rows = self._rows(summed, f"topk({most}, {summed[_key(look)]})")
+            # A namespace whose use cannot be measured stands behind all others.
+            rows = self._rows(summed, f"topk({most}, {summed[_key(look)]} or 0 * {summed['pods']})")
             if rows:
                 return rows, AS_RECORDED
             self._is_recorded = found is not None  # no namespace has the filter in its name
@@ -201,11 +208,11 @@ class FleetSums:
         key = f"({summed[_key(look)]} or 0 * {summed['pods']})"
         return self._rows(summed, f"topk({most}, {key})"), NOT_RECORDED
 
-    def _recorded(self, name: str, by: str, patterns: Iterable[str] = ("",)) -> str:
+    def _recorded(self, name: str, patterns: Iterable[str] = ("",)) -> str:
         every = " or ".join(
             self._prometheus.selector([name], *filter(None, [one])) for one in patterns
         )
-        return f"max by ({by}) ({every})" if by else every
+        return f"max by ({_OF_NODE}) ({every})"
 
     def _some(self, family: str, patterns: Iterable[str]) -> str:
         return " or ".join(self._pods(family, *filter(None, [one])) for one in patterns)
@@ -222,7 +229,7 @@ class FleetSums:
             own = {"namespace": key[-1]}
             summed = {
                 name: f"max by ({_ON_NODE}) ({self._prometheus.either([family], cluster, **own)})"
-                for name, family in _PODS.items()
+                for name, family in (_PODS | _OF_LIMIT).items()
             }
             there = f"max by ({_ON_NODE}) ({self._prometheus.either([_POD], cluster, **own)})"
             largest = f"topk({look.rows}, {summed[_key(look)]} or 0 * {there})"
