@@ -36,10 +36,16 @@ _LAST_XID = f'topk(1, mgpu_device_xid_last_timestamp_seconds{{GPU,xid=~"{pattern
 _VENDOR = "mgpu_device_info{GPU}"
 # Who holds something of it, or has what cannot be measured there. No pattern of names: some
 # stores look through all series for one.
-_ON_IT = " or ".join(
-    f"max_over_time(mgpu_{owner}_{family}{{GPU}}[1h])"
+_ON_CARD = " or ".join(
+    f"max_over_time(mgpu_{owner}_{family}{{CARD}}[1h])"
     for owner in ("container", "group")
     for family in ("processes", "unmeasured")
+)
+# The alert of a card stands for its instances, too: who is on one has the number of the card and
+# the UUID of the instance.
+_ON_IT = (
+    f"({_ON_CARD}) and on (cluster, job, instance, uuid) "
+    "(mgpu_device_info{GPU} or mgpu_device_info{PARENT})"
 )
 _WHO = (
     "topk(3, count by (namespace, exported_namespace, pod, exported_pod, kind, group) "
@@ -106,9 +112,12 @@ def _lost() -> str:
 
 def _asked(query: str) -> str:
     """The begin of a block about what a query of the alert's GPU finds, if it finds anything."""
-    of = query.replace("GPU", 'cluster="%s",job="%s",instance="%s",uuid="%s"')
-    labels = "$labels.cluster $labels.job $labels.instance $labels.uuid"
-    return f"{{{{ with printf `{of}` {' '.join([labels] * query.count('GPU'))} | query }}}}"
+    for word, own in {"GPU": "uuid", "PARENT": "parent_uuid", "CARD": "gpu"}.items():
+        number = 5 if own == "gpu" else 4
+        target = 'cluster="%[1]s",job="%[2]s",instance="%[3]s"'
+        query = query.replace(f"{{{word}", f'{{{target},{own}="%[{number}]s"')
+    labels = " ".join(f"$labels.{of}" for of in ("cluster", "job", "instance", "uuid", "gpu"))
+    return f"{{{{ with printf `{query}` {labels} | query }}}}"
 
 
 def ordered(runbook: str) -> str:

@@ -94,7 +94,13 @@ def device_marks(
 
 def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
     if device.state is DeviceState.LOST:
-        yield Mark(MarkKind.LOST, lost(device.device.vendor, last_fault(device.xids or {})))
+        said = lost(device.device.vendor, last_fault(device.xids or {}))
+        # A MIG instance has no XIDs of its own: by its vendor alone its remedy would be another one
+        # than that of its GPU, which is lost with it.
+        is_instance = device.device.parent_uuid and device.device.vendor == "nvidia"
+        yield Mark(
+            MarkKind.LOST, "it is lost with its GPU, which has what to do" if is_instance else said
+        )
     elif device.state not in {DeviceState.UP, DeviceState.RELEASED}:
         yield Mark(MarkKind.UNREADABLE, f"it cannot be read: {device.state}")
     if device.is_unhealthy:

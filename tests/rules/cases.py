@@ -142,6 +142,8 @@ MAX_LANES = f"mgpu_device_pcie_link_max_width{{{GPU}}}"
 NVLINK = f'mgpu_device_nvlink_errors_total{{{GPU},kind="replay"}}'
 HOT = f'mgpu_device_throttle_seconds_total{{{GPU},reason="hw_thermal"}}'
 LOST = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="gpu_lost"}}'
+LOST_INSTANCE = LOST.replace("GPU-a", "MIG-a")
+INSTANCE = f'mgpu_device_info{{{NODE},gpu="0",uuid="MIG-a",parent_uuid="GPU-a",vendor="nvidia"}}'
 STUCK = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="driver_stuck"}}'
 UNOPENED = f'mgpu_exporter_unreadable_devices{{{NODE},source="nvml"}}'
 NOT_UNMEASURED = dict.fromkeys((UNMEASURED, NEXT_UNMEASURED, OTHER_UNMEASURED))
@@ -477,10 +479,29 @@ CASES: dict[str, Example] = {
             LOST: f"1{HOURS}",
             XID_79: f"60{HOURS}",  # hours before
             XID_31: f"900{HOURS}",
+            f'mgpu_device_info{{{GPU},vendor="nvidia"}}': f"1{HOURS}",
             PROCESSES: "1x30 stale",
             f'mgpu_group_processes{{{GPU},kind="slurm",group="4711"}}': "1x30 stale",
         },
         {"it is back": {LOST: "1x48 stale"}},
+    ),
+    "MgpuGpuLost with its instances": Example(
+        {
+            LOST: f"1{HOURS}",
+            LOST_INSTANCE: f"1{HOURS}",
+            XID_79: f"60{HOURS}",
+            INSTANCE: f"1{HOURS}",
+            PROCESSES.replace("GPU-a", "MIG-a"): "1x30 stale",
+        },
+        {"both are back": {LOST: "1x48 stale", LOST_INSTANCE: "1x48 stale"}},
+    ),
+    "MgpuGpuLost of an instance alone": Example(
+        {
+            LOST_INSTANCE: f"1{HOURS}",
+            INSTANCE: f"1{HOURS}",
+            PROCESSES.replace("GPU-a", "MIG-a"): "1x30 stale",
+        },
+        {"it is back": {LOST_INSTANCE: "1x48 stale"}},
     ),
     "MgpuGpuLost of another vendor": Example(
         {LOST: f"1{HOURS}", f'mgpu_device_info{{{GPU},vendor="amd"}}': f"1{HOURS}"},

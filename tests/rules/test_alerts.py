@@ -117,6 +117,11 @@ def test_an_alert_has_the_victims_labels_and_names_who_ran_instead(
             ("XID 79: it has fallen off the bus. To do: restart the node.", "n/p", "slurm/4711"),
         ),
         (
+            "MgpuGpuLost with its instances",
+            ("GPU-a", "XID 79: it has fallen off the bus. To do: restart the node.", "n/p"),
+        ),
+        ("MgpuGpuLost of an instance alone", ("MIG-a", "To do: reset the GPU", "n/p")),
+        (
             "MgpuGpuLost of another vendor",
             ("To do: look for amdgpu in the kernel's log; if it stays lost, restart the node.",),
         ),

@@ -107,6 +107,14 @@ def test_a_lost_device_keeps_its_last_hardware_xid_and_what_to_do_until_it_is_ba
     assert device_marks(replace(gone, state=DeviceState.UP), days) == ()
 
 
+def test_an_instance_that_is_lost_with_its_gpu_names_no_remedy_of_its_own() -> None:
+    gone = DeviceFacts(
+        device=Device("MIG-1", 1, "nvidia", parent_uuid="GPU-1"), state=DeviceState.LOST
+    )
+    (mark,) = device_marks(gone, 10**6 * SECOND)
+    assert mark == Mark(MarkKind.LOST, "it is lost with its GPU, which has what to do")
+
+
 @pytest.mark.parametrize(
     ("then", "now", "reasons"),
     [

@@ -183,6 +183,8 @@ class _Cards:
             old = before.sensors.by_label("throttle_seconds_total")
             now = device.sensors.by_label("throttle_seconds_total")
             throttled = {why: (ns - old.get(why, ns)) / self._length_ns for why, ns in now.items()}
+        # XIDs are of a board. An instance is lost with it, and has its remedy.
+        board = self._now.get(device.device.parent_uuid, device)
         return SeenCard(
             uuid=device.uuid,
             gpu=device.device.number,
@@ -192,7 +194,7 @@ class _Cards:
             throttled=throttled,
             others=tuple(sorted(others)),
             over={name: ratio for name, ratio in self._over(device.uuid) if name in others},
-            lost=lost(device.device.vendor, last_fault(device.xids or {}))
+            lost=lost(device.device.vendor, last_fault(board.xids or {}))
             if device.state is DeviceState.LOST
             else "",
         )

@@ -334,7 +334,7 @@ class SeriesCase:
         )
         for (uuid, reason), rate in rates.items():
             throttled[uuid][reason] = rate
-        faults = self._faults(matcher)
+        faults = self._faults(matcher, infos)
         own = {_pod(of) if self._level == "container" else _group(of) for of in state.values()}
         on = self._holders(self._select(_HOLDERS, matcher), own)
         over = self._over(matcher)
@@ -356,22 +356,25 @@ class SeriesCase:
             )
         return found
 
-    def _faults(self, matcher: str) -> dict[str, int | None]:
+    def _faults(self, matcher: str, infos: Mapping[str, Labels]) -> dict[str, int | None]:
         """The last hardware XID of each of these cards that is lost; None: none came."""
         gone = f'{matcher},quantity="device",reason="gpu_lost"'
         name = f"{_DEVICE}unmeasured"
-        found: dict[str, int | None] = {
-            _uuid(one.labels): None
-            for one in self._exporter.series(self._select([name], gone), name, self._until_s)
+        lost_now = self._exporter.series(self._select([name], gone), name, self._until_s)
+        # XIDs are of a board. An instance is lost with it, and has its remedy.
+        boards = {
+            uuid: label(infos.get(uuid, {}), "parent_uuid") or uuid
+            for uuid in map(_uuid, (one.labels for one in lost_now))
         }
-        if not found:
-            return found
+        if not boards:
+            return {}
+        matcher = f"uuid=~{quoted('|'.join(map(re.escape, sorted(set(boards.values())))))}"
         name = f"{_DEVICE}xid_last_timestamp_seconds"
         xids: dict[str, dict[str, XidCount]] = defaultdict(dict)
         for one in self._exporter.series(self._select([name], matcher), name, self._until_s):
             at_ns = round(one.samples[-1][1] * 1e9)
             xids[_uuid(one.labels)][label(one.labels, "xid")] = XidCount(1, at_ns)
-        return {uuid: last_fault(xids[uuid]) for uuid in found}
+        return {uuid: last_fault(xids[board]) for uuid, board in boards.items()}
 
     def _holders(self, holders: str, own: Collection[str]) -> dict[str, set[str]]:
         """Who else is on each card."""

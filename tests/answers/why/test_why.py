@@ -789,6 +789,27 @@ def test_a_gpu_whose_number_changed_is_one(tmp_path: Path) -> None:
     assert part.card.gpu == "1-2"
 
 
+def test_an_instance_that_is_lost_with_its_gpu_has_the_remedy_of_its_gpus_last_xid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remedy = "XID 79: it has fallen off the bus. To do: restart the node."
+    gone = 'mgpu_device_unmeasured{gpu="1",uuid="GPU-b",quantity="device",reason="gpu_lost"} 1\n'
+    with Store(tmp_path) as store:
+        target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})
+        for second in range(0, 601, 15):
+            xid = f'xid_last_timestamp_seconds{{gpu="1",uuid="GPU-a",xid="79"}} {NOW}\n'
+            store.scrape(target, f"{_young(second)}mgpu_device_{xid}{gone}", NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        case = SeriesCase(asks, NOW + 600, 600).read("team", "tune-0")
+    assert remedy in {one.topic: one.text for one in sentences(case)}[Topic.LOST]
+
+    node = tmp_path / "mig.yaml"
+    demo = (Path(__file__).parents[3] / "examples" / "demo" / "mig.yaml").read_text()
+    node.write_text(f"{demo}\nfaults: [{{device: 0, state: lost, from: 1s}}]\n")
+    assert main(["why", "search/embed-7f8c9d6b5-kx2lp", f"--simulate={node}", "--since=3s"]) == 0
+    assert remedy in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_pod_that_has_ended_is_known_while_its_counters_last(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})
