@@ -172,7 +172,7 @@ def test_whoever_sees_the_landing_page_reads_them_and_learns_no_name() -> None:
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "script-src" not in page.headers["Content-Security-Policy"]
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
-    assert b"uuid=&#34;$UUID&#34;}[1h]) &gt; 0)" in page.body
+    assert b"gpu=&#34;$GPU&#34;}[1h]) &gt; 0)" in page.body
     assert b'<a href="reset">' in page.body
     assert b"nodeName=n1)" in filled.body
     assert all_of_them.body.count(b"<a href") == len(runbooks()) + 2
