@@ -32,7 +32,7 @@ class PodExporter:
         """Find the targets of the exporter that has a pod or group, whatever their labels are.
 
         Two exporters that have a pod of one name at one time have two pods: figures of both are
-        figures of neither.
+        figures of neither. ``what``: their noun in the plural, and the name.
 
         Raises:
             NoAnswerError: two exporters have it, or Prometheus does not answer.
@@ -57,7 +57,7 @@ class PodExporter:
                 lives[of[0]][of[1]].append(at_s)
         for times in (times for targets in lives.values() for times in targets.values()):
             times.sort()
-        two = f"{self._prometheus.address} has two pods {what}, of two exporters"
+        two = f"{self._prometheus.address} has two {what}, of two exporters"
         check(two, self._by_cards(lives, shown), _MOVED_S)
         turn, last_s = 0, -inf
         times_of = {

@@ -183,7 +183,9 @@ class SeriesCase:
                 )
             state = self._state(ended_s)
         gauges = (self._select(_GAUGES[self._level], **chosen) for chosen in self._names)
-        self._exporter.find(f"{namespace}/{pod}", gauges, self._unix_s, self._window_s)
+        what = "pod" if self._level == "container" else noun(namespace)
+        called = f"{what}s {namespace}/{pod}"
+        self._exporter.find(called, gauges, self._unix_s, self._window_s)
         self._until_s = self._unix_s if ended_s is None else ended_s
         self._since_s = max(self._since_s, self._began_s())
         of_pod = self._level == "container"

@@ -865,3 +865,16 @@ def test_a_forged_pod_of_the_name_is_refused_unless_the_job_is_named(tmp_path: P
         asks = Prometheus(HttpClient(f"http://{store.address}"), targets={"job": "mgpu"})
         [part] = SeriesCase(asks, NOW + 600, 300).read("team", "chat-0").parts
     assert part.core == pytest.approx(0.2)
+
+
+def test_a_job_that_two_exporters_have_is_refused_as_a_job(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        for second in range(0, 601, 15):
+            for name, started in (("mgpu", NOW - 3600), ("pods", NOW)):
+                page = f'mgpu_group_info{{kind="slurm",group="7"}} 1\n{_page(second, started)}'
+                store.scrape(Target({"job": name, "instance": "a:1"}), page, NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        reader = SeriesCase(asks, NOW + 600, 300)
+        [job] = reader.groups("", "7")
+        with pytest.raises(NoAnswerError, match=r"has two jobs slurm/7, of two exporters.*--job="):
+            reader.read_group(job)
