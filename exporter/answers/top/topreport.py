@@ -108,12 +108,13 @@ def sums(view: Overview) -> str:
     if not (of.gpus or of.lost):
         return f"{view.namespace}: on no GPU that is known" if view.namespace else "no GPU"
     memory = "" if of.memory_total is None else f" of {narrow_memory(of.memory_total)}"
-    lost = f" ({of.lost} unknown)" if of.lost else ""
+    unknown = of.lost + of.unmeasured
+    without = f" ({unknown} unknown)" if unknown else ""
     core = "?" if of.core is None else f"{of.core:.2f}"
     parts = (
-        f"{view.namespace}: core {core} on {plural(of.gpus, 'GPU')}{lost}"
+        f"{view.namespace}: core {core} on {plural(of.gpus, 'GPU')}{without}"
         if view.namespace
-        else f"core {core} of {plural(of.gpus + of.lost, 'GPU')}{lost}",
+        else f"core {core} of {plural(of.gpus + of.lost, 'GPU')}{without}",
         f"memory {'?' if of.memory is None else narrow_memory(of.memory)}{memory}",
         "" if of.watts is None else f"{of.watts:.0f} W",
         "" if of.unattributed is None else f"unattributed {of.unattributed:.2f}",

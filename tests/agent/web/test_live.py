@@ -23,6 +23,7 @@ from exporter.agent.web.page.glossary import meanings
 from exporter.agent.web.page.templates import seen
 from exporter.inputs.values import Address
 from exporter.model import (
+    NO_AVERAGES,
     AllocationFacts,
     Averages,
     ContainerKey,
@@ -256,6 +257,20 @@ def test_a_gpu_that_is_lost_with_its_instances_is_one(tmp_path: Path) -> None:
 
     assert "1 of 2 GPUs cannot be read" in said
     assert "of 2 GPUs (1 unknown)" in said
+
+
+@pytest.mark.parametrize(("unmeasured", "said"), [(1, "of 4 GPUs (1 unknown)"), (4, "(4 unknown)")])
+def test_a_gpu_whose_core_use_is_not_known_counts_as_one(unmeasured: int, said: str) -> None:
+    made = demo()
+    devices = [
+        replace(device, average=NO_AVERAGES) if number < unmeasured else device
+        for number, device in enumerate(made.facts.devices)
+    ]
+    facts = replace(made.facts, devices=tuple(devices))
+    words = words_of(html(replace(made, measured=lambda: facts)))
+    assert said in words
+    assert "of 256.0 GiB" in words  # memory is known of all
+    assert ("Core in use ?" in " ".join(words.split())) is (unmeasured == len(devices))
 
 
 def test_a_gpu_that_needs_a_reset_comes_first_in_every_order_but_that_of_numbers() -> None:

@@ -9,6 +9,7 @@ from exporter.answers.reading.feeds.details import ProcessCommand
 from exporter.answers.reading.feeds.nodelines import NodeContext, lines_of
 from exporter.answers.reading.feeds.overview import Arrangement, Line, LineKind, path, rows
 from exporter.answers.top import linetable
+from exporter.answers.top.topreport import sums
 from exporter.metrics.families import LEVELS
 from exporter.metrics.text import Format, Renderer
 from exporter.model import (
@@ -344,3 +345,19 @@ def test_a_process_of_a_job_inside_of_its_container_names_it() -> None:
     process = find(lines_in(made), "slurm/31")
     assert process.name == "7 python slurm/31"
     assert ("job", "slurm/31") in process.details
+
+
+@pytest.mark.parametrize("unmeasured", [1, 4])
+def test_a_gpu_whose_core_use_is_not_known_is_a_gpu(unmeasured: int) -> None:
+    made = demo()
+    devices = [
+        replace(device, average=NO_AVERAGES) if number < unmeasured else device
+        for number, device in enumerate(made.facts.devices)
+    ]
+    facts = replace(made.facts, devices=tuple(devices))
+    whole, found = view(made), view(replace(made, measured=lambda: facts))
+    assert found.totals.memory == whole.totals.memory
+    assert (found.totals.core is None) is (unmeasured == len(devices))
+    said = sums(found)
+    assert f"of 4 GPUs ({unmeasured} unknown)" in said
+    assert ("core ?" in said) is (unmeasured == len(devices))

@@ -255,21 +255,26 @@ def names_of(node: ShownNode, there: Sequence[TreeEntry]) -> OwnerNames:
 
 def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames) -> list[NodeSum]:
     up = [gpu.facts for gpu in gpus if gpu.facts.is_up]
-    boards = [facts for facts in up if facts.average.core is not None]
+    divided = {facts.device.parent_uuid for facts in up}
+    # A board in MIG mode has no core use of its own: its instances stand for it, also in memory.
+    boards = [facts for facts in up if facts.average.core is not None or facts.uuid not in divided]
+    measured = cards_of(facts for facts in up if facts.average.core is not None)
     # MIG instances and partitions are parts of one GPU, which is counted once, also where it is
     # lost with them, or one of them is.
     away = cards_of(gpu.facts for gpu in gpus if not gpu.facts.is_up)
-    lost, counted = len(away), len(cards_of(boards) - away)
+    there = cards_of(up) - away
+    unknown = len(away) + len(there - measured)
     processes = sum(len(part.processes) for entry in everyone for part in entry.parts)
     watts = [w for facts in up if (w := facts.sensors.value("power_watts")) is not None]
     held = sum_of_known(facts.memory.used_bytes for facts in boards)
     total = sum_of_known(facts.memory.total_bytes for facts in boards)
     core = sum(facts.average.core or 0.0 for facts in boards)
     unattributed = sum(part.core or 0.0 for gpu in gpus for part in gpu.unattributed)
-    of = f"of {page_plural(counted + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
+    of = f"of {page_plural(len(there | away), 'GPU')}"
+    of += f" ({unknown} unknown)" if unknown else ""
     return [
-        NodeSum("Core in use", f"{core:.2f}" if boards else "?", of),
-        NodeSum("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
+        NodeSum("Core in use", f"{core:.2f}" if measured else "?", of),
+        NodeSum("Unattributed", f"{unattributed:.2f}" if measured else "?", "GPUs"),
         NodeSum("Memory in use", memory(held), f"of {memory(total)}"),
         NodeSum("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?"),
         *(NodeSum(name, str(count)) for name, count in names.counts),

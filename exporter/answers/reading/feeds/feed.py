@@ -263,18 +263,26 @@ def totals_of_devices(nodes: Sequence[Sequence[DeviceEntry]]) -> Totals:
     """
     devices = [device for node in nodes for device in node]
     known = [device.facts for device in devices if device.facts is not None]
-    measured = [facts for facts in known if facts.average.core is not None]
+    divided = {facts.device.parent_uuid for facts in known}
+    # A board in MIG mode has no core use of its own: its instances stand for it, also in memory.
+    counted = [
+        facts
+        for facts in known
+        if facts.is_up and (facts.average.core is not None or facts.uuid not in divided)
+    ]
     nobody = (each.core for device in devices for each in device.unattributed)
     # Of each node by itself: cards of two nodes may have one UUID, which is a place.
     facts = [[one.facts for one in node if one.facts is not None] for node in nodes]
     lost = [cards_of(one for one in some if not one.is_up) for some in facts]
-    read = [cards_of(one for one in some if one.average.core is not None) for some in facts]
+    read = [cards_of(some) - gone for some, gone in zip(facts, lost, strict=True)]
+    measured = [cards_of(one for one in some if one.average.core is not None) for some in facts]
     return Totals(
-        gpus=sum(len(some - gone) for some, gone in zip(read, lost, strict=True)),
+        gpus=sum(map(len, read)),
         lost=sum(map(len, lost)),
-        core=sum_of_known(facts.average.core for facts in measured),
-        memory=sum_of_known(facts.memory.used_bytes for facts in measured),
-        memory_total=sum_of_known(facts.memory.total_bytes for facts in measured),
+        unmeasured=sum(len(some - those) for some, those in zip(read, measured, strict=True)),
+        core=sum_of_known(facts.average.core for facts in counted),
+        memory=sum_of_known(facts.memory.used_bytes for facts in counted),
+        memory_total=sum_of_known(facts.memory.total_bytes for facts in counted),
         watts=sum_of_known(facts.sensors.value("power_watts") for facts in known),
         unattributed=sum(core for core in nobody if core is not None),
     )

@@ -96,11 +96,13 @@ def path(line: Line) -> str:
 class Totals(NamedTuple):
     """Sums over the GPUs that can be read. ``lost`` is the number of those that cannot.
 
-    A sum is None if it is not known, or not shown.
+    Of the ``unmeasured`` that can, no core use is known. A sum is None if it is not known, or not
+    shown.
     """
 
     gpus: int = 0
     lost: int = 0
+    unmeasured: int = 0
     core: float | None = None
     memory: float | None = None
     memory_total: float | None = None
