@@ -25,6 +25,7 @@ from exporter.answers.bill.closed.day import (
     NO_CLUSTER,
     Record,
     Shard,
+    billed_twice,
     cards_of,
     checked,
     files_of,
@@ -182,6 +183,10 @@ class _Closing:
                 say(f"{_date(day_s)} is as it was closed\n")
                 return
             self._differs(before, files)
+        others = [one for one in records if one.of != self._of]
+        # What was closed so before is closed again one by one.
+        if before is None and (why := billed_twice([*others, record])):
+            raise ValueError(why)
         put(self._place, record, files, before)
         hours, money = made.milliseconds / _HOUR_MS, f"{made.cost:,.2f} {made.currency}"
         say(
@@ -308,7 +313,14 @@ class _Reading(stored.BillReading):
         self.read(self._prometheus, begin_s, end_s)
 
     def take_closed(self, day_s: int, records: Sequence[Record]) -> None:
-        """Takes a closed day."""
+        """Takes a closed day.
+
+        Raises:
+            ValueError: something is in it twice.
+
+        """
+        if why := billed_twice(records):
+            raise ValueError(f"{_date(day_s)}: {why}")
         self._closed += [replace(record, cards=()) for record in records]  # of a month too many
         self._days.add(day_s)
         order = [card for record in records for card in record.cards]

@@ -21,6 +21,7 @@ from exporter.answers.bill.books import CardBook
 from exporter.answers.bill.closed.closedrows import divided, written
 from exporter.answers.bill.closed.place import Place, PlaceError
 from exporter.answers.bill.money import Prices
+from exporter.answers.reading.lives import OVERLAP_S
 from exporter.answers.reading.who import CardFacts
 
 _FORM = 1  # of the files; a later one may not be read by this program
@@ -149,6 +150,32 @@ def missing(records: Sequence[Record]) -> list[str]:
         named = f" of {of}" if of else ""
         lacks += [f"{i}/{count}{named}" for i in range(1, count + 1) if i not in there]
     return lacks
+
+
+def billed_twice(records: Sequence[Record]) -> str:
+    """What stands in the books of two clusters, or of two divisions; "" if nothing does."""
+    path_of: dict[str, Record] = {}
+    for one in records:
+        for path in one.files:
+            other = path_of.setdefault(path, one)
+            if other.of != one.of:
+                return f"{path} is of {other.path} and of {one.path}: give another --cluster"
+    cards = [(card, one) for one in records for card in one.cards]
+    cards.sort(key=lambda each: (each[0].node, each[0].uuid, each[0].begin_s))
+    last: dict[tuple[str, str], tuple[CardTime, Record]] = {}
+    for card, one in cards:
+        before, other = last.get((card.node, card.uuid), (card, one))
+        # One exporter that takes over from another, as of a card's new cluster, is there with it.
+        together_s = before.end_s - card.begin_s
+        if (other.of, other.shard.of) != (one.of, one.shard.of) and together_s > OVERLAP_S:
+            return (
+                f"{card.uuid} of {card.node} would be billed twice, by {other.path} and by "
+                f"{one.path}: with --cluster say whose targets, as --target=cluster=NAME"
+            )
+        last[card.node, card.uuid] = max(
+            (before, other), (card, one), key=lambda each: each[0].end_s
+        )
+    return ""
 
 
 def checked(place: Place, record: Record, path: str) -> BytesIO:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -214,6 +215,50 @@ def test_a_shard_asks_for_its_own_nodes(made: Fleet, tmp_path: Path) -> None:
         files += bool(json.loads(file.read_text())["cards"])
     assert 1 < files < 9
     assert len(read) == len(set(read)) >= files
+
+
+def test_a_card_in_the_books_of_two_clusters_is_not_billed_twice(
+    made: Fleet, tmp_path: Path
+) -> None:
+    day, of_day = made.days[0], (f"--since={made.days[0]}", f"--until={made.days[1]}")
+    assert made.close(day, str(tmp_path / "one"), "--cluster=east").status == 0
+    said = made.close(day, str(tmp_path / "one"), "--cluster=west")
+    assert said.status == 2
+    assert "GPU-0a of gpu-0 would be billed twice, by day=" in said.err
+    assert made.close(day, str(tmp_path / "two"), "--cluster=west").status == 0
+    for path, data in files(tmp_path / "two").items():  # as they were closed before
+        (tmp_path / "one" / path).parent.mkdir(exist_ok=True)
+        (tmp_path / "one" / path).write_bytes(data)
+    said = made.bill(*of_day, f"--closed={tmp_path / 'one'}", asks=False)
+    assert said.status == 2
+    assert f"{day}: GPU-0a of gpu-0 would be billed twice, by day=" in said.err
+    for name in ("east", "west"):
+        flags = f"--cluster={name}", f"--target=node=gpu-{int(name == 'west')}"
+        assert made.close(day, str(tmp_path / "one"), "--reopen", *flags).status == 0
+    assert made.bill(*of_day, f"--closed={tmp_path / 'one'}", asks=False).status == 0
+
+
+def test_a_day_that_was_copied_from_two_divisions_is_not_billed_twice(
+    made: Fleet, tmp_path: Path
+) -> None:
+    of_day = f"--since={made.days[0]}", f"--until={made.days[1]}"
+    for shard in ("1/1", "1/2", "2/2"):
+        part = tmp_path / shard.replace("/", "-")
+        assert made.close(made.days[0], str(part), f"--shard={shard}").status == 0
+        shutil.copytree(part, tmp_path / "all", dirs_exist_ok=True)
+    said = made.bill(*of_day, f"--closed={tmp_path / 'all'}", asks=False)
+    assert said.status == 2
+    assert "would be billed twice" in said.err
+
+
+def test_no_close_writes_over_the_files_of_another(made: Fleet, tmp_path: Path) -> None:
+    day = made.days[0]
+    assert made.close(day, str(tmp_path), "--target=node=gpu-0").status == 0
+    before = files(tmp_path)
+    said = made.close(day, str(tmp_path), "--target=node=gpu-1", "--cluster=none")
+    assert said.status == 2
+    assert "cluster=none/books-1-of-1.parquet is of " in said.err
+    assert files(tmp_path) == before
 
 
 @pytest.mark.parametrize("scheme", ["memory", "file"])
