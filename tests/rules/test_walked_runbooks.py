@@ -72,6 +72,29 @@ def test_every_runbooks_queries_find_who_is_hit(
     assert silent <= OF_NOBODY | (OF_PODS if scenario == "hpc" else set())
 
 
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize("minute", [220, 700])
+def test_without_exporters_only_those_who_were_there_last_are_hit(
+    minute: int, tmp_path: Path
+) -> None:
+    (query,) = blocks(RUNBOOKS / "MgpuExporterAbsent.md", "promql")
+    given = {
+        'mgpu_exporter_cycles_total{instance="n1"}': "0+60x200",
+        'mgpu_pod_info{namespace="n",pod="last"}': "1x200",
+        'mgpu_pod_info{namespace="n",pod="just-ended"}': "1x195 stale",
+        'mgpu_pod_info{namespace="n",pod="long-ended"}': "1x180 stale",
+        'mgpu_group_info{kind="slurm",group="last"}': "1x200",
+        'mgpu_group_info{kind="slurm",group="long-ended"}': "1x9 stale",
+    }
+    rules = [{"alert": "hit", "expr": query}]
+
+    case = Case(given, ["hit"], [minute])
+    found = raised([written(rules, tmp_path)], {"": case}, tmp_path, "1m", "20m")
+
+    hit = {(one.labels.get("pod"), one.labels.get("group")) for one in found}
+    assert hit == {("last", None), ("just-ended", None), (None, "last")}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["demo", "hpc"])
 def test_every_command_of_the_exporter_answers(
