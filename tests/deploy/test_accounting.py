@@ -1,6 +1,7 @@
 """The queries of docs/off-kubernetes.md, asked of a real Prometheus over a simulated node."""
 
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,35 @@ def test_a_job_that_has_ended_has_what_it_used_in_all(exporter: Exporter, ask: A
         "Prometheus has the job's last value",
     )
     assert _value(ask(by_user), user="bob", account="genomics") * 3600 >= (used or 0) - 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.program("curl")
+@pytest.mark.parametrize("slurm", ["job", "step"])
+def test_an_epilog_reads_what_its_job_used(slurm: str) -> None:
+    (command,) = re.findall(r"```sh\n(curl .*)\n```", DOCUMENT.read_text())
+    with Exporter("--simulate=hpc", f"--groups.slurm={slurm}") as exporter:
+        exporter.when(
+            lambda page: page.all("mgpu_group_core_seconds_total", kind="slurm"), "use by a job"
+        )
+        command = command.replace("localhost:10045", exporter.url.partition("://")[2])
+
+        def said(job: str) -> str:
+            # Slurm gives an epilog no PATH, and drains its node where it fails.
+            done = subprocess.run(
+                ["/bin/sh", "-c", command],
+                env={"SLURM_JOB_ID": job},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            return done.stdout
+
+        known = r'^mgpu_group_(\w+)\{kind="slurm",group="4711[.b"]'
+        families = re.findall(known, said("4711"), re.MULTILINE)
+        assert set(families) == {"core_seconds_total", "energy_joules_total"}
+        assert said("471") == said("99") == ""
+    assert said("4711") == ""  # without an exporter, too
 
 
 @pytest.mark.slow
