@@ -17,7 +17,7 @@ from dashboards.panels import (
     series,
     timeline,
 )
-from dashboards.tables import LINKED, OWN_CLUSTER, Column, colored, or_all, table, tinted
+from dashboards.tables import OWN_CLUSTER, Column, colored, table, tinted
 from rules.generate import FOLDER
 
 # Which alerts a board shows; it is given a selector of what else is asked of them, or "".
@@ -175,8 +175,7 @@ def alerts(source: str, which: Firing = firing, about: str = "") -> Panel:
     )
 
     def explained(expr: str) -> str:
-        explained = f'label_replace({expr}, "meaning", "$1", "alertname", "(.*)")'
-        return or_all(explained, "cluster")
+        return f'label_replace({expr}, "meaning", "$1", "alertname", "(.*)")'
 
     return table(
         "Alerts that fire",
@@ -198,7 +197,6 @@ def alerts(source: str, which: Firing = firing, about: str = "") -> Panel:
         lowest_of="Severity",
         widest="Meaning",
         texts={"Meaning": _meanings()},
-        carried=(LINKED,),
         links={
             "Alert": RUNBOOK,
             "Node": to(source, "node", cluster=OWN_CLUSTER, node="${__value.raw}"),

@@ -16,7 +16,7 @@ from dashboards.panels import (
     series,
     stat,
 )
-from dashboards.tables import LARGEST, LINKED, OWN_CLUSTER, Column, or_all, ranked, table
+from dashboards.tables import LARGEST, OWN_CLUSTER, Column, or_all, ranked, table
 from exporter.answers.bill.parts import METHODS, Part
 
 EVENTS = events()
@@ -76,8 +76,8 @@ def _named(expr: str) -> str:
     """Who pays, with words for what has no name: Grafana joins a row without one to all others."""
     label = "$namespace_label"
     with_kind = f'label_replace({expr}, "kind", "{NOBODY_NAMED}", "kind", "")'
-    with_links = or_all(or_all(with_kind, "cluster"), label, OF_NAMESPACE)
-    return f'label_replace({with_links}, "{label}", "{NOBODY_NAMED}", "{label}", "")'
+    with_link = or_all(with_kind, label, OF_NAMESPACE)
+    return f'label_replace({with_link}, "{label}", "{NOBODY_NAMED}", "{label}", "")'
 
 
 def dashboard() -> build.Dashboard:
@@ -201,7 +201,7 @@ def _payers() -> Panel:
                 namespace=f"${{__data.fields.{OF_NAMESPACE}}}",
             )
         },
-        carried=(LINKED, OF_NAMESPACE),
+        carried=(OF_NAMESPACE,),
         nothing=NO_RULES,
     )
 
@@ -218,7 +218,7 @@ def _unallocated() -> Panel:
         ],
         nothing="None, or nothing is recorded",
         widest="Model",
-        width=8,
+        width=10,
     )
 
 
@@ -231,7 +231,7 @@ def _owners() -> Panel:
         "Idle, by owner",
         "GPU-hours of core that were allocated to an owner's pods and not used, of the 20 that "
         "leave most. Pods shorter than a scrape are in the namespace's row alone.",
-        {"namespace": "Namespace", "owner_name": "Owner"},
+        {"namespace": "Namespace", "owner_name": "Owner", "cluster": "Cluster"},
         [
             Column(
                 "GPU-h",
@@ -240,7 +240,17 @@ def _owners() -> Panel:
                 "short",
             )
         ],
-        width=7,
+        links={
+            "Namespace": to("cost", "overview", cluster=OWN_CLUSTER, namespace="${__value.raw}"),
+            "Owner": to(
+                "cost",
+                "overview",
+                cluster=OWN_CLUSTER,
+                namespace="${__data.fields.Namespace}",
+                owner="${__value.raw}",
+            ),
+        },
+        width=14,
     )
 
 
@@ -259,14 +269,14 @@ def _borrowers() -> Panel:
         f"GPU-hours beyond a share, the {LARGEST} largest of a namespace on a card, and what each "
         "namespace left idle on the same card. Prometheus cannot say which owner's idle time a "
         "borrower used: any of the others may use it.",
-        {"instance": "Node", "namespace": "Namespace", "card": "Card"},
+        {"instance": "Node", "namespace": "Namespace", "card": "Card", "cluster": "Cluster"},
         [
             Column("Borrowed", by_namespace, "short"),
             Column("Idle", f"({idle} - {taken} or {idle}) > 1e-9 and {lent}", "short"),
         ],
         nothing="Nobody borrows, or nothing is recorded",
         known=by_namespace,  # of a card that has a row, somebody borrows
-        width=9,
+        width=24,
     )
 
 

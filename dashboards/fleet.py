@@ -19,21 +19,19 @@ from dashboards.panels import (
 from dashboards.tables import (
     FILLED,
     GIVEN,
-    LINKED,
     OWN_CLUSTER,
     USE,
     Column,
     bar,
     colored,
     matrix,
-    of_its_cluster,
     table,
     tinted,
 )
 
 BY_CARD = "cluster, instance, gpu"
 BY_NODE = "cluster, instance"
-TO_NODE = to("overview", "node", node="${__value.raw}")
+TO_NODE = to("overview", "node", cluster=OWN_CLUSTER, node="${__value.raw}")
 # In the order of what to look at first; a part of a card's time is 0 and more.
 CARD_STATE: Words = {
     "-3": ("lost", BAD),
@@ -185,9 +183,8 @@ def nodes() -> Panel:
         "far as its exporter serves it. Its page says which. A dash is what is not promised to "
         "pods, or not known.",
         {"instance": "Node", "cluster": "Cluster"},
-        of_its_cluster(columns),
-        links={"Node": to("overview", "node", cluster=OWN_CLUSTER, node="${__value.raw}")},
-        carried=(LINKED,),
+        columns,
+        links={"Node": TO_NODE},
         known=in_range(BUILD),
         lowest_of="State",
     )
@@ -224,7 +221,7 @@ def idle_cards() -> Panel:
         "GPUs that idle most, of all",
         "The twenty cards with the least work in that part of the time range in which they were "
         "measured, of those that are read now, and what of them is promised.",
-        {"instance": "Node", "gpu": "GPU"},
+        {"instance": "Node", "cluster": "Cluster", "gpu": "GPU"},
         [
             Column("Without work", idlest, "percentunit", bar(SPARE)),
             Column(
@@ -236,5 +233,5 @@ def idle_cards() -> Panel:
         ],
         links={"Node": TO_NODE},
         known=of("utilization_ratio"),
-        width=12,
+        width=10,
     )

@@ -33,7 +33,18 @@ from dashboards.panels import (
     series,
     stat,
 )
-from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Cell, Column, colored, table, tinted
+from dashboards.tables import (
+    FILLED,
+    GIVEN,
+    OWN_CLUSTER,
+    SHARE_USE,
+    USE,
+    Cell,
+    Column,
+    colored,
+    table,
+    tinted,
+)
 
 EVENTS = events(DEVICE, starts=False)
 
@@ -220,6 +231,7 @@ def _holders() -> Panel:
             "pod": "Pod",
             "container": "Container",
             "instance": "Node",
+            "cluster": "Cluster",
         },
         [
             Column("Core", at(here), "percentunit", USE),
@@ -243,6 +255,7 @@ def _holders() -> Panel:
             "Pod": to(
                 "node",
                 "pod",
+                cluster=OWN_CLUSTER,
                 node="${__data.fields.Node}",
                 namespace="${__data.fields.Namespace}",
                 pod="${__value.raw}",

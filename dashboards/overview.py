@@ -49,14 +49,12 @@ from dashboards.panels import (
 from dashboards.sizing import by_what_is_freed, freed, largest_of, to_ask_for
 from dashboards.tables import (
     FILLED,
-    LINKED,
     OWN_CLUSTER,
     SHARE_USE,
     USE,
     Column,
     bar,
     colored,
-    of_its_cluster,
     ranked,
     table,
 )
@@ -66,13 +64,18 @@ EVENTS = events()
 BY_NAMESPACE = "cluster, $namespace_label"
 BY_POD = "cluster, instance, $namespace_label, $pod_label"
 RAW = "${__value.raw}"
-TO_NAMESPACE = to("overview", "overview", namespace=RAW)
+TO_NAMESPACE = to("overview", "overview", cluster=OWN_CLUSTER, namespace=RAW)
 TO_OWNER = to(
-    "overview", "overview", namespace="${__data.fields.Namespace}", owner="${__value.raw}"
+    "overview",
+    "overview",
+    cluster=OWN_CLUSTER,
+    namespace="${__data.fields.Namespace}",
+    owner=RAW,
 )
 TO_POD = to(
     "overview",
     "pod",
+    cluster=OWN_CLUSTER,
     node="${__data.fields.Node}",
     namespace="${__data.fields.Namespace}",
     pod="${__value.raw}",
@@ -81,7 +84,7 @@ LINKS = {"Pod": TO_POD, "Node": TO_NODE}
 
 HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 IDLE_HOURS = f"increase(mgpu_pod_allocated_idle_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node"}
+ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node", "cluster": "Cluster"}
 BY_OWNER = "cluster, $namespace_label, owner_kind, owner_name"
 INTERVAL = "[$__rate_interval]"
 LOOKED_UP_OVER = "[5m]"  # Grafana knows no $__rate_interval where a variable is looked up
@@ -253,7 +256,12 @@ def _workloads() -> Panel:
         "Workloads now",
         "The pods of each Deployment, Job and so on together, of the last five minutes, as the "
         "recording rules have them. A click on a workload shows its pods below.",
-        {"namespace": "Namespace", "owner_kind": "Kind", "owner_name": "Owner"},
+        {
+            "namespace": "Namespace",
+            "owner_kind": "Kind",
+            "owner_name": "Owner",
+            "cluster": "Cluster",
+        },
         [
             Column("GPUs used", of("core_seconds:sum_rate5m"), "short"),
             Column("Promised", share, "short"),
@@ -289,20 +297,17 @@ def _namespaces() -> Panel:
         "have them, pods that were too short for a scrape included; power is estimated, and a dash "
         "where it cannot be, as on partitions. A click on a namespace shows its pods alone.",
         {"namespace": "Namespace", "cluster": "Cluster"},
-        of_its_cluster(
-            [
-                Column("GPUs used", used, "short"),
-                Column("Promised", of("allocated_core_seconds:sum_rate5m"), "short"),
-                Column("Use of share", f"{within} / ({share} > 0)", "percentunit", SHARE_USE),
-                Column("Memory", of("memory_used_bytes:sum"), "bytes"),
-                Column("Allocated", limit, "bytes"),
-                Column("Memory full", full, "percentunit", FILLED),
-                Column("Power", of("energy_joules:sum_rate5m"), "watt"),
-                Column("Pods", of("pods:count"), "short"),
-            ]
-        ),
-        links={"Namespace": to("overview", "overview", cluster=OWN_CLUSTER, namespace=RAW)},
-        carried=(LINKED,),
+        [
+            Column("GPUs used", used, "short"),
+            Column("Promised", of("allocated_core_seconds:sum_rate5m"), "short"),
+            Column("Use of share", f"{within} / ({share} > 0)", "percentunit", SHARE_USE),
+            Column("Memory", of("memory_used_bytes:sum"), "bytes"),
+            Column("Allocated", limit, "bytes"),
+            Column("Memory full", full, "percentunit", FILLED),
+            Column("Power", of("energy_joules:sum_rate5m"), "watt"),
+            Column("Pods", of("pods:count"), "short"),
+        ],
+        links={"Namespace": TO_NAMESPACE},
         nothing=NOT_RECORDED,
         known=f"namespace_instance:mgpu_core_seconds:sum_rate5m{{{NAMESPACE}}}",
     )
@@ -386,7 +391,13 @@ def _groups() -> Panel:
         "Outside of pods now",
         "Slurm jobs, units, users and containers that are no pod's. The board Groups has more of "
         "them.",
-        {"kind": "Kind", "name": "Name", "user": "User", "instance": "Node"},
+        {
+            "kind": "Kind",
+            "name": "Name",
+            "user": "User",
+            "instance": "Node",
+            "cluster": "Cluster",
+        },
         [
             Column("GPUs", used, "short"),
             Column(
@@ -397,7 +408,10 @@ def _groups() -> Panel:
             ),
             Column("Memory", named("memory_used_bytes"), "bytes"),
         ],
-        links={"Kind": to("overview", "groups", kind="${__value.raw}"), "Node": TO_NODE},
+        links={
+            "Kind": to("overview", "groups", cluster=OWN_CLUSTER, kind=RAW),
+            "Node": TO_NODE,
+        },
         known=f"mgpu_group_info{{{NODE}}}",
         widest="Name",
         width=15,
@@ -423,7 +437,7 @@ def _idle_pods() -> Panel:
         known=f"mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}",
         nothing=NO_SHARE,
         widest="Pod",
-        width=12,
+        width=14,
     )
 
 

@@ -36,7 +36,7 @@ from dashboards.panels import (
     stat,
     timeline,
 )
-from dashboards.tables import FILLED, SHARE_USE, Column, colored, table
+from dashboards.tables import FILLED, OWN_CLUSTER, SHARE_USE, Column, colored, table
 
 EVENTS = events(POD)
 
@@ -258,7 +258,13 @@ def _containers() -> Panel:
             )
         ],
         links={
-            "GPU": to("pod", "node", node="${__data.fields.Node}", uuid="${__data.fields.UUID}")
+            "GPU": to(
+                "pod",
+                "node",
+                cluster=OWN_CLUSTER,
+                node="${__data.fields.Node}",
+                uuid="${__data.fields.UUID}",
+            )
         },
         carried=("UUID",),
         widest="Pod",  # of a Deployment's pods, the ends of the names differ
@@ -390,7 +396,13 @@ def _identity() -> Panel:
         "Allocations",
         "The sharing system of each allocation, its policy and the container's priority. Without a "
         "UUID the device is not known yet.",
-        {**KEYS, "scheme": "System", "policy": "Policy", "priority": "Priority"},
+        {
+            **KEYS,
+            "cluster": "Cluster",
+            "scheme": "System",
+            "policy": "Policy",
+            "priority": "Priority",
+        },
         [
             Column(
                 "Number",

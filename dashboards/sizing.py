@@ -6,7 +6,7 @@ asks for verdicts, and not for a week of samples.
 
 from dashboards.frame import to
 from dashboards.panels import BAD, FREE, GOOD, IDLE, LOOK, Panel, Words, stat
-from dashboards.tables import Column, colored, table, tinted
+from dashboards.tables import OWN_CLUSTER, Column, colored, table, tinted
 from exporter.answers.advise.amounts import Resource
 from exporter.answers.advise.sizing import LATELY, SizingOutcome
 from rules.sizing import KNOWN_FOR, OVER, SHOWN, name
@@ -80,16 +80,19 @@ def to_ask_for(resource: Resource, unit: str, of_all: str) -> Panel:
             "owner_kind": "Kind",
             "owner_name": "Owner",
             "container": "Container",
+            "cluster": "Cluster",
         },
         [
-            Column("Could be freed", figures["freed"], of_all, tinted(((None, IDLE),))),
+            Column("To free", figures["freed"], of_all, tinted(((None, IDLE),))),
             Column("Allocated", figures["allocated"], unit),
             Column("Typical", figures["typical"], unit),
             Column("Peak", figures["peak"], unit),
             Column("Ask for", figures["recommended"], unit),
             Column("Advice", figures["outcome"], "short", colored(words=ADVICE)),
         ],
-        links={"Namespace": to("overview", "overview", namespace="${__value.raw}")},
+        links={
+            "Namespace": to("overview", "overview", cluster=OWN_CLUSTER, namespace="${__value.raw}")
+        },
         nothing=NOT_RECORDED,
         known=_figure(resource, "outcome"),
         largest=by_what_is_freed(resource),

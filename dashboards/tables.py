@@ -128,11 +128,6 @@ class Column(NamedTuple):
     cell: Cell | None = None
 
 
-def of_its_cluster(columns: Iterable[Column]) -> list[Column]:
-    """With each row's cluster for a link, ``OWN_CLUSTER``, whichever are chosen above."""
-    return [one._replace(expr=or_all(one.expr, "cluster")) for one in columns]
-
-
 def table(  # noqa: PLR0913 - what a table says
     title: str,
     about: str,
@@ -154,7 +149,8 @@ def table(  # noqa: PLR0913 - what a table says
     """A row for each combination of labels; ``keys`` are labels and their heads.
 
     ``links`` are the addresses that a key's cells lead to, ``texts`` what stands in place of its
-    values, both by its head. ``carried`` are labels, or their heads, that no column shows, for an
+    values, both by its head. Where a link has ``OWN_CLUSTER``, each row has its cluster for it,
+    whichever are chosen above. ``carried`` are labels, or their heads, that no column shows, for an
     address. ``nothing`` is what it says where no query finds anything; by default it follows from
     the first. ``known`` finds something wherever there is a row; by default, any of the queries
     does. ``largest`` has a value for each row, by the labels of all columns: the ``LARGEST`` rows
@@ -166,9 +162,11 @@ def table(  # noqa: PLR0913 - what a table says
     8.10 K.
     """
     exprs = [column.expr for column in columns]
-    why = nothing or why_nothing(exprs[0])
-    if largest:
-        exprs = [f"({expr}) and {ranked(among or largest)}" for expr in exprs]
+    why, of_the_first = nothing or why_nothing(exprs[0]), known == exprs[0]
+    exprs = _of_largest(exprs, among or largest)
+    if OWN_CLUSTER in "".join((links or {}).values()):
+        carried, exprs = (*carried, LINKED), [or_all(expr, "cluster") for expr in exprs]
+        known = exprs[0] if of_the_first else known
     if len(columns) > 1:  # of a single query that finds nothing Grafana shows the text by itself
         exprs = _with_why(exprs, why, known)
     if largest:
@@ -193,7 +191,7 @@ def table(  # noqa: PLR0913 - what a table says
     everywhere = [override("noValue", "-"), override("custom.minWidth", NARROW)]
     panel.override_by_regexp("/.*/", everywhere)
     for column in columns:
-        looks = _looks(column.cell, no_figure=column == columns[0] and column.expr == known)
+        looks = _looks(column.cell, no_figure=of_the_first and column == columns[0])
         panel.override_by_name(column.name, [override("unit", column.unit), *looks])
     for head, text in (texts or {}).items():
         panel.override_by_name(head, [override("mappings", [named(text)])])
@@ -287,6 +285,11 @@ def _with_why(exprs: Sequence[str], text: str, known: str) -> list[str]:
         return [f"{known} or on () {row}", *exprs[1:]]
     found = " or on () ".join(f"count({expr})" for expr in ([known] if known else exprs))
     return [*exprs, f"{row} unless on () ({found})"]
+
+
+def _of_largest(exprs: list[str], largest: str) -> list[str]:
+    """Queries of the largest rows alone, where a table is cut."""
+    return [f"({expr}) and {ranked(largest)}" for expr in exprs] if largest else exprs
 
 
 def ranked(largest: str) -> str:

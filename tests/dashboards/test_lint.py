@@ -403,6 +403,15 @@ def test_a_row_with_its_cluster_leads_to_that_cluster(dashboard: Dashboard) -> N
 
 
 @EVERY
+def test_a_row_of_a_namespace_names_its_cluster(dashboard: Dashboard) -> None:
+    """Else two rows of two clusters look alike, and a link leads to both."""
+    for panel in panels(dashboard):
+        heads = {head for one in panel.get("transformations", []) for head in _heads(one)}
+        if heads & {"Namespace", "Owner"}:
+            assert "Cluster" in heads, panel["title"]
+
+
+@EVERY
 def test_lines_of_one_chart_have_not_all_one_colour(dashboard: Dashboard) -> None:
     for panel in panels(dashboard):
         for override in panel["fieldConfig"].get("overrides", []):

@@ -138,9 +138,9 @@ TRUTH: dict[tuple[str, str], tuple[str, str | None, float | None]] = {
 }
 PANELS = {"core": "Core to ask for", "memory": "Memory to ask for"}
 SUMS = {"core": "Core that could be freed", "memory": "Memory that could be freed"}
-KEYS = {"namespace", "owner_kind", "owner_name", "container"}
+KEYS = {"namespace", "owner_kind", "owner_name", "container", "chosen"}  # the last is for a link
 HEADS = {
-    "Could be freed": "freed",
+    "To free": "freed",
     "Allocated": "allocated",
     "Typical": "typical",
     "Peak": "peak",
