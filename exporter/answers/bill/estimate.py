@@ -17,7 +17,8 @@ from exporter.httpclient import NoAnswerError
 RECORDED = "namespace:mgpu_billed_gpus:rate5m"
 EVERY_S = 120  # it is looked at so often, however often it is recorded
 _BY = "model, namespace, exported_namespace, kind, part"
-_PLACE = "cluster, job, instance"
+# All other labels mark a target; which of them marks its cluster, each store says differently.
+_OF_REPLICAS = "prometheus, prometheus_replica, replica, rule_replica, thanos_ruler_replica"
 
 
 def estimated(
@@ -63,7 +64,7 @@ def _hours(
     # A second less: to some versions both ends of a range belong to it. Two jobs that scrape
     # one exporter are still two; replicas of a Prometheus are one.
     steps = f"[{day.until_s - day.since_s - 1}s:{EVERY_S}s]"
-    looks = f"max by ({_PLACE}, {_BY}) (sum_over_time({selector}{steps}))"
+    looks = f"max without ({_OF_REPLICAS}) (sum_over_time({selector}{steps}))"
     hours = f"sum by ({_BY}) ({looks}) * {EVERY_S} / 3600"
     found: dict[tuple[Payer, str, Part], float] = defaultdict(float)
     for one in prometheus.at(hours, day.until_s):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -25,15 +26,25 @@ PARTS: Mapping[tuple[tuple[str, str], ...], float] = {
 }
 
 
-def recorded(days: float = 3, gap: range = range(0), **more: str) -> MemoryStore:
+def both(label: str) -> MemoryStore:
+    """A store in which two sources, which one label tells apart, recorded the same."""
+    return recorded(0.25, of={label: "b"}, store=recorded(0.25, of={label: "a"}))
+
+
+def recorded(
+    days: float = 3,
+    gap: range = range(0),
+    of: Mapping[str, str] = MappingProxyType({}),
+    store: MemoryStore | None = None,
+) -> MemoryStore:
     """A store with days of recorded series, but those of a gap."""
-    store = MemoryStore()
+    store = store or MemoryStore()
     for at_s in range(BEGIN + EVERY_S, BEGIN + int(days * DAY) + 1, EVERY_S):
         values = {
-            tuple(sorted({"__name__": RECORDED, **PLACE, **more, **dict(own)}.items())): value
+            tuple(sorted({"__name__": RECORDED, **PLACE, **of, **dict(own)}.items())): value
             for own, value in PARTS.items()
         }
-        store.show("rules", {} if (at_s - 1 - BEGIN) // DAY in gap else values, at_s)
+        store.show(f"rules {of}", {} if (at_s - 1 - BEGIN) // DAY in gap else values, at_s)
     return store
 
 
@@ -65,6 +76,20 @@ def test_an_estimate_is_what_was_recorded(days: float) -> None:
     total = json.loads(said.out)["totals"]
     assert float(total["cost"]) == pytest.approx(4 * days * 24 * 2, rel=0.01)
     assert "within 1 %" in said.err
+
+
+@pytest.mark.parametrize("label", ["cluster", "region", "tenant_id"])
+def test_clusters_that_share_names_of_nodes_are_billed_each(label: str) -> None:
+    said = estimate(both(label), "--price=2", "--format=json", days=0.25)
+
+    assert hours(said)["red used"] == pytest.approx(2 * 6, rel=0.01)
+
+
+@pytest.mark.parametrize("label", ["replica", "prometheus_replica", "thanos_ruler_replica"])
+def test_what_two_replicas_recorded_is_billed_once(label: str) -> None:
+    said = estimate(both(label), "--price=2", "--format=json", days=0.25)
+
+    assert hours(said)["red used"] == pytest.approx(6, rel=0.01)
 
 
 def test_days_without_a_record_are_named() -> None:
