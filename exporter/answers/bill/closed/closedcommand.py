@@ -52,7 +52,11 @@ from exporter.shown.printable import clean
 _OK = 0
 _HOUR_MS = 3_600_000
 _MOST = 10  # lines of one kind
-_OF_A_BILL = (("by", "namespace"), ("step", None), ("format", "table"), ("output", None))
+_OF_A_BILL = (
+    *(("by", "namespace"), ("step", None), ("format", "table")),
+    *(("output", None), ("estimate", False)),
+)
+_OF_CLOSE = ("to", "day", "shard", "cluster", "reopen")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -87,6 +91,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def bill(arguments: Namespace) -> int:
     """Print a bill, or close days. The exit status is 0; 2 if there is none."""
     where = arguments.to if arguments.close else arguments.closed
+    for name in () if arguments.close else _OF_CLOSE:
+        # A bill of all, where a part was asked for, would be taken for that of the part.
+        if getattr(arguments, name):
+            return stored.refused(arguments, f"--{name} is of bill close")
     if not (arguments.close or where):
         return stored.bill(arguments)
     gc.set_threshold(stored.NEW_OBJECTS)
@@ -109,7 +117,8 @@ def _at_odds(arguments: Namespace, where: str | None) -> str:
     if why := stored.at_odds(arguments):
         return why
     if not arguments.close:
-        return "--step=1h: a closed day has no hours" if arguments.step == "1h" else ""
+        why = "--step=1h: a closed day has no hours" if arguments.step == "1h" else ""
+        return "--estimate: closed days are whole bills" if arguments.estimate else why
     for name, usual in _OF_A_BILL:
         if getattr(arguments, name) != usual:
             return f"--{name}: a closed day has the books of all bills"
@@ -363,6 +372,9 @@ class _Reading(stored.BillReading):
         return self.bill()
 
     def _warn(self) -> None:
+        if self.arguments.job or self.arguments.target:
+            why = "closed days have all that was closed: --job and --target choose nothing of them"
+            stored.warned(self.arguments, why)
         said = dict.fromkeys(line for one in self._closed for line in one.remarks)
         for line in [*said][:_MOST]:
             stored.warned(self.arguments, f"closed days: {line}")

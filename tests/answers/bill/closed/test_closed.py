@@ -119,6 +119,13 @@ def test_a_bill_of_closed_days_alone_asks_nobody(made: Fleet) -> None:
     assert "a part of a day is in no closed day" in said.err
 
 
+def test_closed_days_say_that_no_target_is_chosen_of_them(made: Fleet) -> None:
+    flags = f"--closed={made.folder / 'closed'}", "--target=node=gpu-0"
+    said = made.bill(*made.whole_days, *flags, asks=False)
+    assert said.status == 0, said.err
+    assert "--job and --target choose nothing of them" in said.err
+
+
 def files(folder: Path) -> dict[str, bytes]:
     found = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
@@ -273,8 +280,29 @@ def test_days_may_stand_at_a_url(made: Fleet, tmp_path: Path, scheme: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--cluster=east"], "--cluster is of bill close"),
+        (["--shard=1/2"], "--shard is of bill close"),
+        (["--day=2026-05-30"], "--day is of bill close"),
+        (["--reopen"], "--reopen is of bill close"),
+        (["--to=x"], "--to is of bill close"),
+    ],
+)
+@pytest.mark.parametrize("has_closed", [True, False])
+def test_a_bill_of_a_part_is_not_that_of_all(
+    made: Fleet, flags: list[str], why: str, *, has_closed: bool
+) -> None:
+    closed = [f"--closed={made.folder / 'closed'}"] if has_closed else []
+    said = made.bill(*made.range, *closed, *flags)
+    assert (said.status, said.out) == (2, "")
+    assert why in said.err
+
+
+@pytest.mark.parametrize(
     ("where", "flags", "why"),
     [
+        ("closed", ["--estimate"], "--estimate: closed days are whole bills"),
         ("closed", ["--step=1h"], "--step=1h: a closed day has no hours"),
         ("gopher://x", [], "gopher://x: Protocol not known: gopher"),
         ("broken", [], "_closed-1-of-1.json is no record of a closed day"),
@@ -296,6 +324,7 @@ def test_what_cannot_be_is_refused_by_name(
     ("flags", "why"),
     [
         (["close"], "close: say where to with --to"),
+        (["close", "--to=x", "--estimate"], "--estimate: a closed day has the books of all bills"),
         (["close", "--to=x", "--step=1d"], "--step: a closed day has the books of all bills"),
         (["close", "--to=x", "--day=2999-01-01"], "a day is closed when it is over (UTC)"),
         (["close", "--to=x", "--shard=3/2"], "'3/2' is no shard"),
