@@ -118,6 +118,7 @@ def bill_of(
     for book in books:
         priced = prices.of(book.facts.model, book.facts.node_labels)
         if priced is None:
+            # It is not refused yet: one run names every model that has no price.
             unpriced.add(book.facts.model or book.facts.uuid)
             continue
         rows += _card_rows(_CardTime(book, span, method), by, priced.hourly, whole, step_s)
@@ -140,6 +141,8 @@ class Total:
         self._currencies.add(bill.currency)
         for row in bill.rows:
             card = row.card
+            # A card's labels are a mapping, which no key may hold. A price that they change is in
+            # the key.
             key = card.uuid, card.node, card.model, row.hourly, row.period, row.payer, row.part
             before = self._rows.get(key)
             self._rows[key] = row if before is None else before.and_(row)
@@ -209,6 +212,8 @@ class _CardTime:
 
     def length_ms(self, hours: range) -> int:
         """How long the card was there in these hours."""
+        # Both ends are rounded, not the length: the books of a card that follow one another share
+        # an end, and so they add up to its time.
         begin_s = max(self.book.begin_s, hours.start * _HOUR_S)
         end_s = min(self.book.end_s, hours.stop * _HOUR_S)
         return max(0, round(end_s * _MS) - round(begin_s * _MS))

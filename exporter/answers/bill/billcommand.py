@@ -111,6 +111,7 @@ def bill(arguments: Namespace) -> int:
         prices = given_prices(arguments)
         if why := at_odds(arguments):
             return refused(arguments, why)
+        # A bill without one of several stores would look whole, so all of them have to answer.
         prometheus = far_prometheus(arguments, all_stores=True, timeout_s=LONGEST_S, less=_LESS)
         with progress() as shown:
             found: Bill | None
@@ -264,6 +265,8 @@ def _estimate(
 
 def _unnamed_hours(found: Bill, by: str) -> float:
     """How long those had cards whose pod or owner nobody knows; of groups, user or account."""
+    # A pod has no user and no account. By these it stands under its namespace as it should, and
+    # only a group can lack them.
     unnamed = (
         row.milliseconds
         for row in found.rows

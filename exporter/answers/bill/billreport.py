@@ -121,6 +121,7 @@ def _body(bill: Bill, parts: Sequence[Part]) -> list[list[str]]:
     lines: list[list[str]] = []
     periods = bill.periods
     if len(periods) > 1:
+        # The first period begins with the range, which may be in the middle of a day.
         begins_days = all(period.since_s % _DAY_S == 0 for period in periods[1:])
         for period in periods:
             begun = written(period.since_s)
@@ -135,6 +136,7 @@ def _lines(rows: Sequence[BillRow], parts: Sequence[Part], before: str) -> list[
 
     Parts that are not among ``parts`` have lines below their payer's.
     """
+    # A namespace and a kind of groups may have one name: these are two lines.
     by_payer: dict[tuple[str, str], list[BillRow]] = defaultdict(list)
     for row in rows:
         by_payer[payer_of(row), row.payer.kind].append(row)
@@ -146,10 +148,12 @@ def _lines(rows: Sequence[BillRow], parts: Sequence[Part], before: str) -> list[
         hours = Decimal(sum(row.milliseconds for row in mine)) / _HOUR_MS
         if payer != nobody and max(hours, abs(_cost(mine))) < _LEAST:
             least.add(payer)
+    # One alone keeps its name: a line of others would be no shorter, and say less.
     least = least if len(least) > 1 else set()
     named = [(payer[0], by_payer[payer]) for payer in order if payer not in least]
     if least:
         few = [row for payer in least for row in by_payer[payer]]
+        # What nobody had is the last line, also where others are folded.
         at = len(named) - (nobody in by_payer)
         named.insert(at, (f"{len(least)} others below {_LEAST}", few))
     lines: list[list[str]] = []

@@ -52,6 +52,8 @@ _NOTHING_S = 1e-6  # of a difference of two counters
 _AHEAD_S = 300  # by which what one scrape shows can be ahead of what another does
 _SHORT_ID = 12  # digits of a container's id, which an engine may repeat as its name
 
+# Within a step nobody knows who borrowed when, so that shorter ranges have shorter steps. None is
+# longer than an hour, into which ``--step`` divides a day.
 _STEPS_S = ((1800, 60), (DAY_S - 1, 300))  # for ranges that are at most so long
 _LONG_STEP_S = 3600  # for a whole day
 
@@ -213,6 +215,8 @@ class _Draft:
         for payer, total in [*self._totals.items()]:
             self._add_rest(payer, total)
         for payer, columns in self._had.items():
+            # Use without a counter stays None: it is unknown, where 0 would make what was kept
+            # idle.
             allocated, used, borrowed = (columns.get(what, {}) for what in _OF_PAYER)
             for step in allocated.keys() | used.keys() | borrowed.keys():
                 had = allocated.get(step, 0.0), used.get(step), borrowed.get(step, 0.0)
@@ -238,6 +242,8 @@ class _Draft:
         rest = _beyond("allocated", total, known, sorted({*total.get("allocated", {}), *used}))
         more = _beyond("used", total, known, sorted(used))
         if some := sorted({*rest, *more}):
+            # Where use was counted and nothing is beyond it, the namespace's own use is 0 and
+            # known.
             more |= {step: 0.0 for step in some if step in used and step not in more}
             lent = _beyond("borrowed", total, known, some)
             mine = self._had[payer]

@@ -75,6 +75,8 @@ def _hours(
 
 def _row(labels: Labels) -> tuple[Payer, str, Part]:
     """Who pays, the card's model, and the part."""
+    # Where a Prometheus does not honour a page's labels, ``namespace`` is that of the exporter's
+    # pod.
     namespace = labels.get("exported_namespace") or labels.get("namespace", "")
     kind = labels.get("kind", "")
     part = Part(labels.get("part", Part.UNOBSERVED))

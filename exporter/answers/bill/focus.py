@@ -123,6 +123,7 @@ def month(since_s: int, until_s: int) -> tuple[str, str]:
     """The billing period: the months, in UTC, that the range touches."""
     # A range that ends as a month begins does not touch that month.
     first, last = (datetime.fromtimestamp(at, UTC) for at in (since_s, max(since_s, until_s - 1)))
+    # From the first of any month 31 days lead into the next one, and never beyond it.
     after = last.replace(day=1) + timedelta(days=31)
     begin, end = (f"{day:%Y-%m}-01T00:00:00Z" for day in (first, after))
     return begin, end

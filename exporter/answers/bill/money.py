@@ -50,6 +50,7 @@ class Prices:
 
     def entry_of(self, model: str) -> str:
         """The entry of the file that a model's price is by; "" if it has none."""
+        # An entry ends where a word of the model does: the price of a T4 is not that of a T400.
         known = model.casefold()
         fitting = [
             entry

@@ -49,6 +49,8 @@ def read_books(
 
     """
     fleet = read_fleet(prometheus, span, [INFO, UNALLOCATED])
+    # An older exporter lacks this family, or ``--collect`` leaves it out. Then what was allocated
+    # of a card does not add up to its time, and ``why_none`` says what is missing.
     if UNALLOCATED not in fleet.names:
         return
     nodes, changed = read_node_labels(prometheus, span, wanted.node_labels)
@@ -100,5 +102,7 @@ def _addresses(groups: Iterable[Group]) -> set[str]:
 
 def _may_be_less(error: NoAnswerError) -> bool:
     """Whether a question of fewer nodes may be answered."""
+    # A question whose time ran out has no status, though somebody is there. Two exporters of one
+    # card remain two in a smaller question.
     is_late = not error.status and not error.absent and not isinstance(error, ClaimedError)
     return is_too_much(error) or is_late

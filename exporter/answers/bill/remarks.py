@@ -58,6 +58,8 @@ class Remarks:
             priced = prices.of(model, labels)
             if priced is None or priced.label or not (prices.by_node_label or prices.by_model):
                 continue
+            # Without prices by label, a model's price is the card's own: it did not fall back to
+            # it.
             if priced.entry and not prices.by_node_label:
                 continue
             what = f"the price of {priced.entry}" if priced.entry else "the default price"
@@ -111,6 +113,7 @@ class Remarks:
                 f"{_named('pod', self._unidentified)}"
             )
         for price, nodes in sorted(self._fell_back.items())[:_MOST]:
+            # A fleet has many models: those without a price are one list, and not a sentence each.
             whys = "; ".join(sorted(self._whys[price])).replace("; no price for the model ", ", ")
             if (hours := sum(nodes.values())) >= _LEAST_HOURS:
                 yield f"{hours:.2f} GPU hours of {_named('node', nodes)} are at {price}: {whys}"
