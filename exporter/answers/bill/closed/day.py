@@ -127,10 +127,16 @@ def _record(place: Place, path: str) -> Record:
         if known.pop("form") != _FORM:
             raise PlaceError(f"{path} was written by another version, in a form that is not known")
         cards = tuple(CardTime(*card) for card in known.pop("cards"))
-        shard, remarks = Shard(*known.pop("shard")), tuple(known.pop("remarks"))
-        return Record(**known, shard=shard, cards=cards, remarks=remarks)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        shard = shard_of("/".join(map(str, known.pop("shard"))))
+        remarks, files = tuple(known.pop("remarks")), dict(known.pop("files"))
+        found = Record(**known, shard=shard, cards=cards, remarks=remarks, files=files)
+        own = found.path
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise PlaceError(f"{path} is no record of a closed day") from None
+    # A folder that was copied or renamed would be billed as a day that it is not of.
+    if own != path:
+        raise PlaceError(f"{path} is the record of {own}, and says nothing of this day")
+    return found
 
 
 def records_of(place: Place, day_s: int) -> list[Record]:

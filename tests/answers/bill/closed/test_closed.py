@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -256,6 +256,41 @@ def test_a_day_that_was_copied_from_two_divisions_is_not_billed_twice(
     said = made.bill(*of_day, f"--closed={tmp_path / 'all'}", asks=False)
     assert said.status == 2
     assert "would be billed twice" in said.err
+
+
+def test_a_day_that_was_copied_to_another_is_not_billed_as_that(
+    made: Fleet, tmp_path: Path
+) -> None:
+    days = made.days
+    assert made.close(days[0], str(tmp_path)).status == 0
+    shutil.copytree(tmp_path / f"day={days[0]}", tmp_path / f"day={days[1]}")
+    of_both = f"--since={days[0]}", f"--until={days[2]}", f"--closed={tmp_path}"
+    for said in (made.bill(*of_both, asks=False), made.close(days[1], str(tmp_path), "--reopen")):
+        assert said.status == 2
+        assert f"is the record of day={days[0]}/_closed-1-of-1.json" in said.err
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"shard": [1]},
+        {"shard": [0, 0]},
+        {"files": None},
+        {"of": 5},
+        {"day_s": "x"},
+        {"day_s": 1e30},
+    ],
+)
+def test_a_record_that_was_changed_is_no_record(
+    made: Fleet, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    day, of_day = made.days[0], (f"--since={made.days[0]}", f"--until={made.days[1]}")
+    assert made.close(day, str(tmp_path)).status == 0
+    [record] = tmp_path.glob("*/_closed*")
+    record.write_text(json.dumps({**json.loads(record.read_text()), **changed}))
+    said = made.bill(*of_day, f"--closed={tmp_path}", asks=False)
+    assert said.status == 2
+    assert "_closed-1-of-1.json is no record of a closed day" in said.err
 
 
 def test_no_close_writes_over_the_files_of_another(made: Fleet, tmp_path: Path) -> None:
