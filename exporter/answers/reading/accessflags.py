@@ -62,6 +62,7 @@ def add_arguments(
     for name, (variable, about) in (FLAGS | (PROMETHEUS_FLAGS if prometheus else {})).items():
         if name in without:
             continue
+        # The plugin's users write -n, as they do to kubectl.
         names = (f"--{name}", "-n") if name == "namespace" else (f"--{name}",)
         group.add_argument(*names, metavar="VALUE", help=f"{about} [${variable}]")
     group.add_argument(
@@ -206,6 +207,8 @@ def secret_of(name: str, arguments: Namespace, environ: Mapping[str, str] = os.e
     """The token or password that a flag or a variable names; "" if there is none."""
     path = _given(name, arguments, environ)
     if path:
+        # A file mostly ends with a line break, which is no part of a token and may stand in no
+        # header.
         return _contents(name, path).strip()
     variable = TOKEN if name == "token-file" else PASSWORD
     secret = environ.get(variable, "")
@@ -218,6 +221,7 @@ def _contents(name: str, path: str) -> str:
     """The text of a file that a flag or a variable names."""
     try:
         with opened(path) as file:
+            # The path may be that of a device, which has no end.
             return file.read(LONGEST_SECRET).decode()
     except OSError as error:
         raise NoAnswerError(f"--{name}: {path}: {error.strerror}") from None

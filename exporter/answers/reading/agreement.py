@@ -40,9 +40,8 @@ def disagreeing(
         both_s = max(pages[one][0], pages[other][0]), min(pages[one][-1], pages[other][-1])
         if both_s[1] < both_s[0]:
             continue
-        for key in sorted(
-            counters
-        ):  # so that the order of an answer does not choose which is named
+        # Sorted, so that the order of an answer does not choose which counter is named.
+        for key in sorted(counters):
             by_target = counters[key]
             # A target may be scraped without a family; with it, it has all series of it.
             if key[0] not in families[one] or key[0] not in families[other]:

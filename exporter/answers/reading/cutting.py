@@ -10,6 +10,8 @@ from exporter.httpclient import NoAnswerError, TooLongError
 T = TypeVar("T")
 S = TypeVar("S")
 
+# Prometheus answers 422 to too many samples and 503 where its time ran out, Mimir 422 beyond a
+# tenant's limits. A proxy before them answers 413 or 504.
 _TOO_MUCH = {
     *(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY),
     *(HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT),
@@ -77,5 +79,6 @@ class Cutter(Generic[T]):
         """Takes things back whose answer was too much; raises all other errors."""
         if len(some) == 1 or not self._is_cut(error):
             raise error
+        # They go back in their order: ``ask`` promises the answers in that of the things.
         left.extendleft(reversed(some))
         self.most = min(self.most, len(some) // 2)

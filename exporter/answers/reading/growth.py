@@ -244,6 +244,8 @@ class _CardSamples:
         }
         pages = sorted(at for one in stretches for at in one.of(targets[one.target]))
         old_s = max(STALE_S, self._span.step_s)
+        # Samples that may be of several targets were given to all of these, and so agree of
+        # themselves.
         counters = {
             key: by_target
             for key, by_target in self._samples[life].items()
@@ -304,6 +306,8 @@ class _CardSamples:
             sign = _CLOCKS.get(key[0], 0)
             if not sign or label(self._labels[key], "uuid") != self._uuid:
                 continue
+            # Two jobs that scrape one exporter show one clock: both together would go at twice its
+            # speed.
             times, values = max(by_target.values(), key=lambda each: len(each[0]))
             before = 0.0
             for at, value in zip(times, values, strict=True):

@@ -38,6 +38,7 @@ def headers_of(typed: Iterable[str], kept: Iterable[str]) -> Headers:
                 raise ValueError(
                     f"{name}: no value, or one of other characters than ASCII's printable"
                 )
+            # HTTP's names have no case: X-Tenant and x-tenant would be one header with two values.
             known = name.lower()
             if is_typed and known in _SECRET:
                 raise ValueError(

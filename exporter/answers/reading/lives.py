@@ -149,6 +149,7 @@ class Scrapes:
     @property
     def targets(self) -> set[Target]:
         """All targets that are known."""
+        # Any program has a start of its process: who counts cycles is an exporter.
         return set(self._cycles)
 
     def when(self, target: Target) -> Collection[float]:
@@ -321,6 +322,7 @@ def check(
         life: (min(one[0] for one in times.values()), max(one[-1] for one in times.values()))
         for life, times in lives.items()
     }
+    # Which two are named follows from their times, and not from the order of an answer.
     for one, other in combinations(sorted(lives, key=lambda life: bounds[life]), 2):
         together_s = min(bounds[one][1], bounds[other][1]) - max(bounds[one][0], bounds[other][0])
         if together_s > most_s:

@@ -117,6 +117,7 @@ def read_fleet(prometheus: Prometheus, span: Span, families: Sequence[str]) -> S
     up: dict[Target, set[float]] = defaultdict(set)
     until_s = float(span.until_s)
     for one in prometheus.over(last(ups, span.step_s), span.grid, MAX_POINTS):
+        # The last step of the grid may end after the range.
         up[target_of(one.labels)].update(min(at, until_s) for at in one.times)
     for one in prometheus.at(ups, until_s):
         up[target_of(one.labels)].add(until_s)

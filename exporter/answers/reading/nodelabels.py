@@ -89,6 +89,8 @@ def _closely(
 ) -> Iterator[Series]:
     """All samples of some nodes' labels between two times."""
     either = quoted("|".join(map(re.escape, nodes)))
+    # A target of kube-state-metrics may have a label ``node`` of its own. Then Prometheus calls the
+    # series' label ``exported_node``, unless it honours the page's labels.
     for name in ("node", "exported_node"):
         chosen = prometheus.selector_of_others([_FAMILY], f"{name}=~{either}")
         for one in prometheus.at(f"{chosen}[{end_s - begin_s}s]", end_s):

@@ -200,6 +200,7 @@ class Prometheus:
         found: dict[tuple[tuple[str, str], ...], tuple[list[float], list[float]]] = {}
         read = 0
         for one in (one for piece in pieces for one in piece):
+            # JSON's objects have no order: another answer may have the same labels in another one.
             times, values = found.setdefault(tuple(sorted(one.labels.items())), ([], []))
             # Where a store moves the ends of a range, pieces overlap.
             new = bisect_right(one.times, times[-1]) if times else 0
@@ -286,6 +287,7 @@ class Prometheus:
             except NoAnswerError as error:
                 if error.status != HTTPStatus.TOO_MANY_REQUESTS:
                     raise
+            # Not a sleep: an interrupt ends the wait, too.
             self._interrupted.wait(wait_s)
         return self._http.json(path, query)
 
@@ -376,6 +378,7 @@ def _are_labels(metric: object) -> TypeGuard[Labels]:
         text = "".join([*metric, *metric.values()]).encode()
     except (TypeError, UnicodeEncodeError):  # one is no text, or half of a character
         return False
+    # All labels together are mostly shorter than one may be, so that none is looked at alone.
     return len(text) <= _LONGEST_LABEL or max(map(len, metric.values())) <= _LONGEST_LABEL
 
 

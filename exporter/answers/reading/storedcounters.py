@@ -552,6 +552,8 @@ class _Reader:
         }
         if not unread:
             return
+        # Prometheus uses a sample for as long as lies between two of these looks, so that they miss
+        # no scrape, and a month of them is 9,000 looks and not each sample.
         reach = f"[{min(ceil(since_s - min(unread)), _LOOK_BACK_S)}s:{STALE_S}s]"
         scraped_s = {  # when each target was scraped last before the range
             target_of(one.labels): one.values[-1]
@@ -569,6 +571,8 @@ class _Reader:
                 found[min(end_s, since_s)].add(target)
         # Before the gap they may have had other labels.
         self._index = Index(self._scrapes.targets.union(*found.values()))
+        # The latest are asked first. What is not asked is not guessed: ``growth`` has such a life
+        # as late, and its time before is unobserved.
         for end_s in sorted(found, reverse=True)[:_LOOK_BACKS]:
             self._take_closely(found[end_s], 2 * STALE_S, end_s)
 
@@ -606,6 +610,7 @@ class _Reader:
                 for target in one.targets:
                     if self._scrapes.same_life(target, since_s, first_s):
                         away[label(one.labels, "uuid")].add(dict(target).get("instance", ""))
+        # Most are away for minutes: a day is looked back only for those that are left.
         for seconds in _AWAY_S:
             if not away:
                 return

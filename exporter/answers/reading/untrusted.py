@@ -16,8 +16,10 @@ _NOTHING: Json = {}
 def number(of: Json, name: str) -> float | None:
     """A number that a node can have; None for anything else."""
     value = of.get(name)
+    # To Python true is the int 1.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
+    # A whole number of JSON may have more digits than a float has room for.
     try:
         real = float(value)
     except OverflowError:

@@ -98,6 +98,7 @@ class Who:
     def bearers_of(self, labels: Labels, targets: Collection[Target]) -> Bearers[Owner] | None:
         """The owners of a counter's pod, as these targets know them; None if none does."""
         pod = label(labels, "namespace"), label(labels, "pod")
+        # Another cluster may have a pod of the same names: these targets do not speak of that one.
         key = *pod, frozenset(targets)
         if key not in self._known:
             of = [
@@ -127,6 +128,7 @@ class Who:
         life = sorted((sorted(target), times[0]) for target, times in pages.items())
         if len(life) == 1 or life in self._agreed:
             return
+        # Each card of an exporter asks this of its life, whose pods are compared once.
         self._agreed.append(life)
         shown: dict[Key, dict[Target, Samples]] = defaultdict(dict)
         for one in (one for many in self._pods.values() for one in many):
