@@ -135,7 +135,7 @@ def _close(arguments: Namespace, place: Place) -> int:
     shard = shard_of(arguments.shard or "1/1")
     with progress() as shown:
         prometheus = far_prometheus(arguments, all_stores=True, timeout_s=stored.LONGEST_S)
-        closing = _Closing(arguments, place, prometheus, prices, shard, shown)
+        closing = _Closing(arguments, place, prometheus, prices, shard, shown, now_s)
         tried: list[tuple[int, str]] = []  # days, and why they stay open; "" if they are closed
         for day_s in [first_s] if arguments.day else range(first_s, today_s, DAY_S):
             try:
@@ -163,8 +163,10 @@ class _Closing:
         prices: Prices,
         shard: Shard,
         shown: Progress,
+        now_s: int,
     ) -> None:
         self._arguments, self._place, self._prometheus = arguments, place, prometheus
+        self._now_s = now_s
         self._prices, self._shard, self._shown = prices, shard, shown
         self._of = arguments.cluster or ""
 
@@ -187,6 +189,7 @@ class _Closing:
             say(f"{_date(day_s)} is closed already\n")
             return
         record, files, made = self._made(day_s)
+        self._check_scrapes(day_s + DAY_S)
         if before is not None:
             if before.text() == record.text():
                 say(f"{_date(day_s)} is as it was closed\n")
@@ -201,6 +204,21 @@ class _Closing:
         say(
             f"{_date(day_s)} is closed: {len(record.cards)} cards, {hours:.2f} GPU hours, {money}\n"
         )
+
+    def _check_scrapes(self, until_s: int) -> None:
+        """Refuses a day that is just over, of which the last scrapes may be still to come.
+
+        Raises:
+            ValueError: nothing later is there either. After a day nobody waits for it any more.
+
+        """
+        since_s = self._now_s - until_s
+        later = f"count(last_over_time({self._prometheus.selector([INFO])}[{since_s + 1}s]))"
+        if since_s < DAY_S and not self._prometheus.at(later, self._now_s):
+            raise ValueError(
+                f"{self._prometheus.address} has no scrape of an exporter since it was over: what "
+                "comes late would be missing; the day can be closed a day later in any case"
+            )
 
     def _made(self, day_s: int) -> tuple[Record, dict[str, bytes], Bill]:
         """Asks for a day: its record, files and bill."""

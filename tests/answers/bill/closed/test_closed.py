@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 from exporter.answers.reading.ranges import written
 from tests.histories.checks import Said, command, price_file, stored
 from tests.histories.making import DAY, RANDOM, TWISTS, plain, twisted
-from tests.histories.store import MemoryStore, answering
+from tests.histories.scrapes import scrapes
+from tests.histories.store import MemoryStore, answering, filled
 from tests.histories.values import History
 
 OFTEN_S = 300
@@ -243,6 +245,22 @@ def test_a_card_in_the_books_of_two_clusters_is_not_billed_twice(
         flags = f"--cluster={name}", f"--target=node=gpu-{int(name == 'west')}"
         assert made.close(day, str(tmp_path / "one"), "--reopen", *flags).status == 0
     assert made.bill(*of_day, f"--closed={tmp_path / 'one'}", asks=False).status == 0
+
+
+@pytest.mark.parametrize("late_h", [1, 23, 25])
+@pytest.mark.parametrize("behind_s", [3600, -OFTEN_S])
+def test_a_day_waits_for_its_last_scrapes(
+    made: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late_h: int, behind_s: int
+) -> None:
+    """A store that others write to may be behind: its day would be closed with less."""
+    day, over_s = made.days[0], (made.history.since_s // DAY + 2) * DAY
+    known = (each for each in scrapes(made.history) if each[2] <= over_s - behind_s)
+    with answering(filled(known)) as address:
+        monkeypatch.setattr(time, "time", lambda: over_s + late_h * 3600)
+        said = command(address, "bill", "close", "--price=1", f"--day={day}", f"--to={tmp_path}")
+    waits = behind_s > 0 and late_h < 24
+    assert (said.status, bool(files(tmp_path))) == ((2, False) if waits else (0, True))
+    assert ("has no scrape of an exporter since it was over" in said.err) == waits
 
 
 def test_a_day_that_was_copied_from_two_divisions_is_not_billed_twice(
