@@ -48,8 +48,8 @@ KWH = f"increase(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__range]) / 
 BOARD = f"mgpu_device_energy_joules_total{{{NODE}}}"
 BOARD_IDLE = f"mgpu_device_idle_energy_joules_total{{{NODE}}}"
 NOBODYS = f"reason_instance:mgpu_unattributed_energy_joules:sum_rate5m{{{NODE}}}"
-POD_IDLE = f"mgpu_pod_allocated_idle_core_seconds_total{{{NAMESPACE}}}"
-POD_INFO = f"mgpu_pod_info{{{NAMESPACE}}}"
+POD_IDLE = f"namespace_pod:mgpu_allocated_idle_core_seconds:sum{{{NAMESPACE}}}"
+POD_OWNER = f"namespace_pod:mgpu_pod:owner{{{NAMESPACE}}}"
 
 
 def _billed(part: str = "", more: str = "") -> str:
@@ -224,13 +224,15 @@ def _unallocated() -> Panel:
 
 def _owners() -> Panel:
     pod = "cluster, instance, $namespace_label, $pod_label"
-    info = f"group by ({pod}, owner_name) (last_over_time({POD_INFO}[$__range]))"
+    # A young pod was there at no whole five minutes yet.
+    there = f"last_over_time({POD_OWNER}[$__range:5m]) or {POD_OWNER}"
+    info = f"group by ({pod}, owner_name) ({there})"
     idle = f"sum by ({pod}) (increase({POD_IDLE}[$__range]))"
     owner = "cluster, $namespace_label, owner_name"
     return table(
         "Idle, by owner",
         "GPU-hours of core that were allocated to an owner's pods and not used, of the 20 that "
-        "leave most. Pods shorter than a scrape are in the namespace's row alone.",
+        "leave most, recorded each five minutes: shorter pods are in the namespace's row alone.",
         {"namespace": "Namespace", "owner_name": "Owner", "cluster": "Cluster"},
         [
             Column(
@@ -250,6 +252,7 @@ def _owners() -> Panel:
                 owner="${__value.raw}",
             ),
         },
+        nothing=NO_RULES,
         width=14,
     )
 

@@ -82,8 +82,10 @@ TO_POD = to(
 )
 LINKS = {"Pod": TO_POD, "Node": TO_NODE}
 
-HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-IDLE_HOURS = f"increase(mgpu_pod_allocated_idle_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+HOURS = f"increase(namespace_pod:mgpu_allocated_core_seconds:sum{{{NAMESPACE}}}[$__range]) / 3600"
+IDLE_HOURS = (
+    f"increase(namespace_pod:mgpu_allocated_idle_core_seconds:sum{{{NAMESPACE}}}[$__range]) / 3600"
+)
 ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node", "cluster": "Cluster"}
 BY_OWNER = "cluster, $namespace_label, owner_kind, owner_name"
 INTERVAL = "[$__rate_interval]"
@@ -422,7 +424,9 @@ def _idle_pods() -> Panel:
     idle = f"topk(20, sum by ({BY_POD}) ({IDLE_HOURS}) > 0)"
     return table(
         "Pods that idle most",
-        "The twenty pods with the most unused allocated GPU-hours in the time range.",
+        "The twenty pods with the most unused allocated GPU-hours in the time range, recorded each "
+        "five minutes: a shorter pod has no row, and of what began or ended as much may be left "
+        "out or added.",
         ON_NODE,
         [
             Column(
@@ -434,8 +438,8 @@ def _idle_pods() -> Panel:
             Column("Given GPU-h", f"sum by ({BY_POD}) ({HOURS}) and {idle}", "short"),
         ],
         links=LINKS,
-        known=f"mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}",
-        nothing=NO_SHARE,
+        known=f"namespace_pod:mgpu_allocated_core_seconds:sum{{{NAMESPACE}}}",
+        nothing=f"{NO_SHARE}, or the recording rules are not loaded",
         widest="Pod",
         width=14,
     )

@@ -90,6 +90,7 @@ RECORDED = {
     "mgpu-devices-recorded",
     "mgpu-namespaces",
     "mgpu-nobody",
+    "mgpu-pods",
     "mgpu-workloads",
 }
 

@@ -152,7 +152,7 @@ def test_target_rate_interval_rule(dashboard: Dashboard) -> None:
     for query in queries(dashboard):
         # What there was at last is no rate: the rule asks nothing of it.
         rates = re.sub(r"last_over_time\([\w:]+{[^}]*}\[[^\]]+\]", "", query.expr)
-        windows = set(re.findall(r"\[([^\]]+)\]", rates))
+        windows = set(re.findall(r"\[([^\]:]+)(?::5m)?\]", rates))
         if set(dict(SELECTOR.findall(query.expr))) <= RECORDED:
             windows -= OF_RECORDED
         assert windows <= {"$__rate_interval", "$__range"}

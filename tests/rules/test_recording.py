@@ -101,6 +101,12 @@ EXPECTED: dict[
             ("memory_used_bytes:sum", "mgpu_pod_memory_used_bytes", 7),
         )
     },
+    "namespace_pod:mgpu_allocated_core_seconds:sum": {
+        f"mgpu_pod_allocated_core_seconds_total{{{POD}}}": 0.5
+    },
+    "namespace_pod:mgpu_allocated_idle_core_seconds:sum": {
+        f"mgpu_pod_allocated_idle_core_seconds_total{{{POD}}}": 0.25
+    },
     "namespace_pod:mgpu_pod:owner": {
         f'mgpu_pod_info{{{POD},owner_kind="Job",owner_name="j"}}': 1,
         f'mgpu_pod_info{{{POD},owner_kind="Job",owner_name="i"}}': 1,
@@ -132,6 +138,8 @@ VALUES = {
     **{record: next(iter(series.values())) for record, series in EXPECTED.items()},
     "namespace_pod:mgpu_core_limit_utilization:ratio_rate5m": 0.5,
     "namespace:mgpu_core_seconds:sum_rate5m": 0.5,
+    "namespace_pod:mgpu_allocated_core_seconds:sum": 0.5 * MINUTE * 60,  # they go on as counters
+    "namespace_pod:mgpu_allocated_idle_core_seconds:sum": 0.25 * MINUTE * 60,
     "uuid:mgpu_unattributed_core_seconds:sum_rate5m": 0.2,
     "namespace_workload:mgpu_pods:count": 2,
     "instance:mgpu_pods:shown": 1,
