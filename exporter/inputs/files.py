@@ -9,6 +9,11 @@ from typing import BinaryIO
 WAIT_S = 5.0
 
 
+def without_waiting(path: str, flags: int) -> int:
+    """Opens a file. Without this flag, opening a pipe waits for a writer, which may never come."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def opened(path: str) -> BinaryIO:
     """The file, to be read. It may be a pipe, as of a shell's ``<(...)``, that somebody writes to.
 
@@ -17,11 +22,11 @@ def opened(path: str) -> BinaryIO:
         ValueError: the path is not valid.
 
     """
-    # Without this flag, opening a pipe waits for a writer, which may never come.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-    if is_pipe and not select.select([descriptor], [], [], WAIT_S)[0]:
-        os.close(descriptor)
+    # What os.open gives stays open if os.fdopen refuses it, as a folder; an opener's is closed.
+    file = open(path, "rb", opener=without_waiting)  # noqa: SIM115 - who asks closes it
+    is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
+    if is_pipe and not select.select([file], [], [], WAIT_S)[0]:
+        file.close()
         raise OSError(errno.ETIMEDOUT, f"a pipe that nobody wrote to within {WAIT_S:g} s")
-    os.set_blocking(descriptor, True)
-    return os.fdopen(descriptor, "rb")
+    os.set_blocking(file.fileno(), True)
+    return file

@@ -18,6 +18,7 @@ from exporter.agent.web.webfile import (
     parse,
     says_nothing,
 )
+from exporter.inputs.files import without_waiting
 from exporter.inputs.problems import Problem, ValuePlace
 
 logger = logging.getLogger(__name__)
@@ -161,8 +162,7 @@ def _material(tls: TlsKeys, folder: Path) -> Material:
 
 def _contents(path: Path, key: str = "") -> bytes:
     try:
-        # a pipe would otherwise be waited for
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with open(path, "rb", opener=without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise _refused(path, "not a regular file", key)
             raw = file.read(_MAX_BYTES + 1)

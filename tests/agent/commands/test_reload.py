@@ -10,6 +10,7 @@ import pytest
 from exporter.agent.collector.cyclerules import cycle_rules
 from exporter.agent.commands.reload import Reloader
 from exporter.agent.settings import TABLE, Settings, load
+from exporter.agent.web.webconfig import WebConfig
 from exporter.model import LastReload
 from tests.agent.settings.test_precedence import VALUES, read
 from tests.agent.simulation.clock import SECOND, START, ManualClock
@@ -232,3 +233,32 @@ def test_requests_that_come_while_one_is_answered_are_answered_once() -> None:
     watching.join(30)
     assert not watching.is_alive()
     assert not begun.acquire(blocking=False)
+
+
+def _open_files() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+def test_a_folder_in_the_files_place_is_said_once_and_keeps_no_descriptor(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a mount leaves where its file is missing; it is looked at each two seconds."""
+    scene.file.unlink()
+    scene.file.mkdir()
+    before = _open_files()
+    scene.looks(50)
+    assert _open_files() == before
+    assert not scene.reloader.last.successful
+    assert [one.getMessage() for one in caplog.records if "Is a directory" in one.getMessage()]
+
+
+def test_a_folder_in_the_web_files_place_keeps_no_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "web.yml"
+    path.write_text("http_server_config: {http2: false}\n")
+    config = WebConfig(str(path))
+    path.unlink()
+    path.mkdir()
+    before = _open_files()
+    for _ in range(50):
+        config.look()
+    assert _open_files() == before
