@@ -128,7 +128,8 @@ def _seen() -> list[Panel]:
     unobserved = f"mgpu_device_unobserved_seconds_total{{{NODE}}}"
     of_cards = f"max by (cluster, instance, gpu) ({_rate(unobserved)})"
     # By two looks: all samples of all cards would be read for each point.
-    grown = f"{unobserved} @ end() - {unobserved} @ start() or {unobserved} @ end()"
+    # A counter that began again has grown by what it has now, at least.
+    grown = f"{unobserved} @ end() - {unobserved} @ start() >= 0 or {unobserved} @ end()"
     most = f"topk({MOST_CARDS}, max by (cluster, instance, gpu) ({grown}))"
     of_node = f"on (cluster, instance) group_left () sum by (cluster, instance) ({busy})"
     return [
