@@ -90,7 +90,7 @@ RECORDED = {
     "mgpu-devices-recorded",
     "mgpu-namespaces",
     "mgpu-nobody",
-    "mgpu-pods",
+    "mgpu-pods-recorded",
     "mgpu-workloads",
 }
 

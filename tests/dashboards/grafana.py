@@ -16,7 +16,7 @@ PATHS = sorted(FOLDER.glob("*.json"))
 RULES = [
     rule
     for group in yaml.safe_load((FOLDER.parent / "rules/mgpu-recording.yaml").read_text())["groups"]
-    if group["name"] in {"mgpu-namespaces", "mgpu-pods", "mgpu-workloads"}
+    if group["name"] in {"mgpu-namespaces", "mgpu-pods-recorded", "mgpu-workloads"}
     for rule in group["rules"]
 ]
 

@@ -47,7 +47,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with Store(folder) as store:
         store.write(one for pod, life in PODS.items() for one in _series(pod, life))
         groups = yaml.safe_load((RULES / "mgpu-recording.yaml").read_text())["groups"]
-        wanted = [one for one in groups if one["name"] in {"mgpu-workloads", "mgpu-pods"}]
+        wanted = [one for one in groups if one["name"] in {"mgpu-workloads", "mgpu-pods-recorded"}]
         file = folder / "rules.yaml"
         file.write_text(yaml.safe_dump({"groups": wanted}))
         store.record(file, round(AT - DAY), round(AT), "1m")
