@@ -318,3 +318,13 @@ def test_a_lost_card_is_one_with_its_instances(tmp_path: Path) -> None:
     assert (of_pods.gpus, of_pods.lost) == (2, 2)
     by_series = view_of(asked(SetPrometheus(list(series_of(made)))).read(), "x").totals
     assert (by_series.gpus, by_series.lost) == (1, 1)
+
+
+def test_what_nobody_owns_is_unknown_while_no_use_of_a_card_is_known() -> None:
+    """As after the first scrape: 0.00 beside ? said that all use has an owner."""
+    series = [one for one in series_of(demo()) if not one.family.endswith("_utilization_ratio")]
+    totals = view_of(asked(SetPrometheus(series)).read(), "x").totals
+    assert (totals.core, totals.unattributed) == (None, None)
+    assert totals.gpus == totals.unmeasured == 4
+    known = view_of(asked(SetPrometheus(list(series_of(demo())))).read(), "x").totals
+    assert known.unattributed is not None

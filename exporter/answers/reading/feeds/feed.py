@@ -270,7 +270,8 @@ def totals_of_devices(nodes: Sequence[Sequence[DeviceEntry]]) -> Totals:
         for facts in known
         if facts.is_up and (facts.average.core is not None or facts.uuid not in divided)
     ]
-    nobody = (each.core for device in devices for each in device.unattributed)
+    nobody = (each.core or 0.0 for device in devices for each in device.unattributed)
+    core = sum_of_known(facts.average.core for facts in counted)
     # Of each node by itself: cards of two nodes may have one UUID, which is a place.
     facts = [[one.facts for one in node if one.facts is not None] for node in nodes]
     lost = [cards_of(one for one in some if not one.is_up) for some in facts]
@@ -280,11 +281,11 @@ def totals_of_devices(nodes: Sequence[Sequence[DeviceEntry]]) -> Totals:
         gpus=sum(map(len, read)),
         lost=sum(map(len, lost)),
         unmeasured=sum(len(some - those) for some, those in zip(read, measured, strict=True)),
-        core=sum_of_known(facts.average.core for facts in counted),
+        core=core,
         memory=sum_of_known(facts.memory.used_bytes for facts in counted),
         memory_total=sum_of_known(facts.memory.total_bytes for facts in counted),
         watts=sum_of_known(facts.sensors.value("power_watts") for facts in known),
-        unattributed=sum(core for core in nobody if core is not None),
+        unattributed=None if core is None else sum(nobody),
     )
 
 
