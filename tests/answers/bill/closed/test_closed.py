@@ -128,6 +128,12 @@ def test_closed_days_say_that_no_target_is_chosen_of_them(made: Fleet) -> None:
     assert "--job and --target choose nothing of them" in said.err
 
 
+def test_a_folder_without_closed_days_is_named(made: Fleet) -> None:
+    said = made.bill(*made.whole_days, f"--closed={made.folder / 'typo'}")
+    assert said.status == 0
+    assert f"no day of this range is closed in {made.folder / 'typo'}" in said.err
+
+
 def files(folder: Path) -> dict[str, bytes]:
     found = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
