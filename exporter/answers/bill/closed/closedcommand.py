@@ -6,7 +6,7 @@ It stands beside ``bill`` so that ``kubectl mgpu`` is without it.
 import gc
 import time
 from argparse import ArgumentParser, Namespace
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -396,9 +396,12 @@ class _Reading(stored.BillReading):
         if self.arguments.job or self.arguments.target:
             why = "closed days have all that was closed: --job and --target choose nothing of them"
             stored.warned(self.arguments, why)
-        said = dict.fromkeys(line for one in self._closed for line in one.remarks)
-        for line in [*said][:_MOST]:
-            stored.warned(self.arguments, f"closed days: {line}")
+        # What one day or shard has no card of, another may have.
+        parts = [one for one in self._closed if one.files]
+        said = Counter(line for one in parts for line in one.remarks)
+        for line, many in [*said.items()][:_MOST]:
+            where = "" if many == len(parts) else f" {many} of {len(parts)} parts:"
+            stored.warned(self.arguments, f"closed days:{where} {line}")
         if len(said) > _MOST:
             stored.warned(self.arguments, f"closed days: and {len(said) - _MOST} more such lines")
         of: dict[str, set[int]] = defaultdict(set)

@@ -128,6 +128,16 @@ def test_closed_days_say_that_no_target_is_chosen_of_them(made: Fleet) -> None:
     assert "--job and --target choose nothing of them" in said.err
 
 
+def test_what_only_one_shard_lacks_is_not_said_of_all(made: Fleet, tmp_path: Path) -> None:
+    of_day = f"--since={made.days[0]}", f"--until={made.days[1]}"
+    to, lacks = tmp_path / "closed", "is a H100: none has that price"
+    said = [made.close(made.days[0], str(to), f"--shard={i}/3").err for i in (1, 2, 3)]
+    assert {lacks in one for one in said} == {True, False}
+    assert lacks not in made.bill(*of_day).err
+    [line] = [x for x in made.bill(*of_day, f"--closed={to}").err.splitlines() if lacks in x]
+    assert "parts: no card in this range" in line
+
+
 def test_a_folder_without_closed_days_is_named(made: Fleet) -> None:
     said = made.bill(*made.whole_days, f"--closed={made.folder / 'typo'}")
     assert said.status == 0
