@@ -235,8 +235,14 @@ def put(place: Place, record: Record, files: Mapping[str, bytes], before: Record
         # The record goes first and comes last: who reads meanwhile finds an open day, not half of a
         # closed one.
         place.remove(before.path)
-        for path in before.files.keys() - files.keys():
-            place.remove(path)
-    for path, data in files.items():
-        place.write(path, data)
+    try:
+        for path, data in files.items():
+            place.write(path, data)
+    except PlaceError:
+        # As of a full disk. The day may be past what any store keeps: it stays as it was closed.
+        if before is not None:
+            place.write(before.path, before.text())
+        raise
+    for path in before.files.keys() - files.keys() if before is not None else ():
+        place.remove(path)
     place.write(record.path, record.text())

@@ -1,6 +1,8 @@
 """Closed days: a bill of them is that of the store, to the last unit."""
 
+import errno
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -136,6 +138,25 @@ def test_what_only_one_shard_lacks_is_not_said_of_all(made: Fleet, tmp_path: Pat
     assert lacks not in made.bill(*of_day).err
     [line] = [x for x in made.bill(*of_day, f"--closed={to}").err.splitlines() if lacks in x]
     assert "parts: no card in this range" in line
+
+
+def test_a_day_that_cannot_be_written_again_stays_as_it_was_closed(
+    made: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert made.close(made.days[0], str(tmp_path), "--target=node=gpu-0").status == 0
+    before, write = files(tmp_path), Path.open
+
+    def full(path: Path, mode: str = "r", **how: Any) -> Any:
+        if ".parquet" in path.name and mode == "wb":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, mode, **how)
+
+    monkeypatch.setattr(Path, "open", full)
+    said = made.close(made.days[0], str(tmp_path), "--reopen")
+    monkeypatch.undo()
+    assert said.status == 2
+    assert "No space left" in said.err
+    assert files(tmp_path) == before
 
 
 def test_a_folder_without_closed_days_is_named(made: Fleet) -> None:
