@@ -58,7 +58,7 @@ class RealCgroups:
         self.move(process.pid, path)
         return process.pid
 
-    def spawn_as(self, pid: int, path: str, attempts: int = 500) -> bool:
+    def spawn_as(self, pid: int, path: str, attempts: int = 50) -> bool:
         """Start a process under a pid that is free now. False if others were quicker each time."""
         for _ in range(attempts):
             _LAST_PID.write_text(str(pid - 1))
