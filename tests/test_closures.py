@@ -11,7 +11,7 @@ import exporter
 
 ROOT = Path(exporter.__file__).parent
 AGENT_LINES = 43_350
-PLUGIN_LINES = 19_200
+PLUGIN_LINES = 19_210
 SIMULATION = ("exporter.agent.simulation", "exporter.agent.sources.gpus.simulated")
 ANSWERS = ("top", "why", "advise", "bill")
 

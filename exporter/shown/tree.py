@@ -201,7 +201,7 @@ class DeviceEntry:
     """A device with all that is on it. ``others`` is None where everything is shown.
 
     ``ended_core`` is what those used of the core lately that have ended, None if none is known to
-    have. With it, the core of all parts adds up to the device's.
+    have. With it, the core of all parts is the device's. ``is_unattributed_known``: no entry is 0.
     """
 
     uuid: str
@@ -209,6 +209,7 @@ class DeviceEntry:
     pods: tuple[PodEntry, ...] = ()
     groups: tuple[GroupEntry, ...] = ()
     unattributed: tuple[UnattributedEntry, ...] = ()
+    is_unattributed_known: bool = True
     others: Others | None = None
     ended_core: float | None = None
 

@@ -307,3 +307,23 @@ def test_a_store_that_refuses_many_samples_is_asked_for_fewer(
         assert fleet is not None
         assert whole is not None
         assert [one.core for one in fleet.nodes] == [one.core for one in whole.nodes]
+
+
+@pytest.mark.parametrize(("scrapes", "unattributed"), [(1, None), (8, 0.25)])
+def test_what_nobody_owns_is_unknown_after_one_scrape_and_known_of_scrapes_a_minute_apart(
+    tmp_path: Path, scrapes: int, unattributed: float | None
+) -> None:
+    now = int(time.time())
+    with Store(tmp_path) as store:
+        target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})
+        for number in range(scrapes):
+            counted = 1000 + number * 15
+            counter = 'mgpu_device_unattributed_core_seconds_total{gpu="0",uuid="GPU-00000001-0000-'
+            counter += f'0000-0000-000000000000",reason="exited"}} {counted}'
+            store.scrape(target, f"{page(1)}\n{counter}\n", now - 60 * (scrapes - number) + 30)
+        feed = PrometheusFeed(Prometheus(HttpClient(f"http://{store.address}")))
+        totals = view_of(feed.read(), feed.name).totals
+    assert totals.core == pytest.approx(0.001)
+    assert totals.unattributed == (
+        unattributed if unattributed is None else pytest.approx(0.25, abs=0.02)
+    )

@@ -271,6 +271,7 @@ def totals_of_devices(nodes: Sequence[Sequence[DeviceEntry]]) -> Totals:
         if facts.is_up and (facts.average.core is not None or facts.uuid not in divided)
     ]
     nobody = (each.core or 0.0 for device in devices for each in device.unattributed)
+    known_nobody = (device.is_unattributed_known for device in devices)
     core = sum_of_known(facts.average.core for facts in counted)
     # Of each node by itself: cards of two nodes may have one UUID, which is a place.
     facts = [[one.facts for one in node if one.facts is not None] for node in nodes]
@@ -285,7 +286,7 @@ def totals_of_devices(nodes: Sequence[Sequence[DeviceEntry]]) -> Totals:
         memory=sum_of_known(facts.memory.used_bytes for facts in counted),
         memory_total=sum_of_known(facts.memory.total_bytes for facts in counted),
         watts=sum_of_known(facts.sensors.value("power_watts") for facts in known),
-        unattributed=None if core is None else sum(nobody),
+        unattributed=None if core is None or not any(known_nobody) else sum(nobody),
     )
 
 

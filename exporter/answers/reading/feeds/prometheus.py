@@ -137,7 +137,8 @@ class PrometheusFeed:
             self._history_due_ns = now_ns + HISTORY_NS
             with suppress(NoAnswerError):  # the longest question; the figures go on without it
                 self._history = self._past()
-        unattributed = f"rate({self._prometheus.selector([_UNATTRIBUTED], *self._chosen)}[1m])"
+        # Of scrapes a minute apart a shorter window has one, and a rate takes two.
+        unattributed = f"rate({self._prometheus.selector([_UNATTRIBUTED], *self._chosen)}[5m])"
         nobody = {} if self._namespace else self._by_node(self._ask(unattributed, _UNATTRIBUTED))
         nodes = [
             self._node(name, some, nobody.get(name, ()))
@@ -177,6 +178,11 @@ class PrometheusFeed:
             if (reason := reasons.get(series.labels.get("reason", ""))) is not None:
                 unattributed[series.labels.get("uuid", "")][reason] = series.value
         tree = tree_of(facts_from(found), unattributed=unattributed)
+        # Each card has such a counter, if only of 0. Without a rate it was scraped once as yet.
+        devices = [
+            replace(one, is_unattributed_known=one.uuid in unattributed) for one in tree.devices
+        ]
+        tree = replace(tree, devices=tuple(devices))
         if self._namespace:
             tree = replace(tree, devices=tuple(map(_with_the_rest, tree.devices)))
         return NodeSight(

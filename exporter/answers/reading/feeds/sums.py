@@ -152,7 +152,7 @@ class FleetSums:
             summed = {name: f"sum({self._pods(family)})" for name, family in _PODS.items()}
             return said | summed | {"gpus": f"count({used})"}
         reasons = self._prometheus.selector(["mgpu_device_unattributed_core_seconds_total"])
-        rate = f"max by ({_CARD}, reason) (rate({reasons}[1m]))"
+        rate = f"max by ({_CARD}, reason) (rate({reasons}[5m]))"
         every = self._pods(_POD, by=_NAMESPACE)
         if self._is_recorded:
             core, pods = (self._recorded(_RECORDED[name]) for name in ("core", "pods"))
