@@ -64,6 +64,7 @@ from exporter.model.facts import (
     Reasons,
     Waiting,
     cards_of,
+    counted_in_sums,
     of_limit,
 )
 from exporter.model.patterns import SYSTEMS, USERS, GroupPattern

@@ -432,6 +432,17 @@ def of_limit(used: float | None, limit: float | None) -> float | None:
     return used / limit if limit and used is not None else None
 
 
+def counted_in_sums(devices: Collection[DeviceFacts]) -> list[DeviceFacts]:
+    """Those of one node that can be read, without boards whose parts are counted in their place."""
+    # A board in MIG mode has no core use of its own, and its memory is that of its instances.
+    divided = {one.device.parent_uuid for one in devices}
+    return [
+        one
+        for one in devices
+        if one.is_up and (one.average.core is not None or one.uuid not in divided)
+    ]
+
+
 def cards_of(devices: Iterable[DeviceFacts]) -> set[str]:
     """The UUIDs of the cards of devices of one node: the parts of a card are one."""
     return {one.device.parent_uuid or one.uuid for one in devices}

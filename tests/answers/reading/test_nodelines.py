@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from exporter.answers.reading.feeds.details import ProcessCommand
+from exporter.answers.reading.feeds.feed import totals_of_devices
 from exporter.answers.reading.feeds.nodelines import NodeContext, lines_of
 from exporter.answers.reading.feeds.overview import Arrangement, Line, LineKind, path, rows
 from exporter.answers.top import linetable
@@ -28,7 +29,7 @@ from exporter.model import (
 )
 from exporter.shown.marks import MarkKind
 from exporter.shown.processtree import tree_of_snapshot
-from exporter.shown.tree import tree_of
+from exporter.shown.tree import DeviceEntry, tree_of
 from tests.agent.api.nodes import HOSTILE, crowded, demo, hostile
 from tests.agent.collector.bench import CID, Bench
 from tests.answers.reading.views import document, everything, find, history, lines_in, view
@@ -361,3 +362,16 @@ def test_a_gpu_whose_core_use_is_not_known_is_a_gpu(unmeasured: int) -> None:
     said = sums(found)
     assert f"of 4 GPUs ({unmeasured} unknown)" in said
     assert ("core ?" in said) is (unmeasured == len(devices))
+
+
+def test_a_card_counts_although_a_divided_card_of_another_node_has_its_uuid() -> None:
+    place = "0000:03:00.0"  # of a driver without UUIDs
+    board = DeviceFacts(device=Device(place, 0, "amd"), memory=DeviceMemoryFacts(total_bytes=8))
+    part = DeviceFacts(
+        device=Device("part", 1, "amd", parent_uuid=place),
+        memory=DeviceMemoryFacts(total_bytes=4),
+        average=Averages(core=0.5),
+    )
+    divided = [DeviceEntry(place, board), DeviceEntry("part", part)]
+    totals = totals_of_devices([divided, [DeviceEntry(place, board)]])
+    assert (totals.gpus, totals.unmeasured, totals.memory_total) == (2, 1, 4 + 8)

@@ -30,7 +30,7 @@ from exporter.agent.web.page.glossary import Meaning, explanations, meanings
 from exporter.agent.web.page.lines import PageLine, line_of
 from exporter.agent.web.page.nodepage import ShownNode
 from exporter.agent.web.page.templates import written
-from exporter.model import SourceStatus, cards_of, sum_of_known
+from exporter.model import SourceStatus, cards_of, counted_in_sums, sum_of_known
 from exporter.shown.kinds import count_nouns
 from exporter.shown.marks import Earlier, Mark, device_marks
 from exporter.shown.reasonwords import what_to_do
@@ -255,9 +255,7 @@ def names_of(node: ShownNode, there: Sequence[TreeEntry]) -> OwnerNames:
 
 def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames) -> list[NodeSum]:
     up = [gpu.facts for gpu in gpus if gpu.facts.is_up]
-    divided = {facts.device.parent_uuid for facts in up}
-    # A board in MIG mode has no core use of its own: its instances stand for it, also in memory.
-    boards = [facts for facts in up if facts.average.core is not None or facts.uuid not in divided]
+    boards = counted_in_sums([gpu.facts for gpu in gpus])
     measured = cards_of(facts for facts in up if facts.average.core is not None)
     # MIG instances and partitions are parts of one GPU, which is counted once, also where it is
     # lost with them, or one of them is.

@@ -15,7 +15,7 @@ from exporter.answers.reading.feeds.fleetlines import (
 )
 from exporter.answers.reading.feeds.nodelines import NodeContext, lines_of
 from exporter.answers.reading.feeds.overview import Line, Overview, Past, Totals
-from exporter.model import SeriesKey, Snapshot, cards_of, sum_of_all, sum_of_known
+from exporter.model import SeriesKey, Snapshot, cards_of, counted_in_sums, sum_of_all, sum_of_known
 from exporter.shown.kinds import is_off_kubernetes
 from exporter.shown.marks import Earlier
 from exporter.shown.printable import clean
@@ -262,19 +262,12 @@ def totals_of_devices(nodes: Sequence[Sequence[DeviceEntry]]) -> Totals:
     One of which a part cannot be read counts as lost.
     """
     devices = [device for node in nodes for device in node]
-    known = [device.facts for device in devices if device.facts is not None]
-    divided = {facts.device.parent_uuid for facts in known}
-    # A board in MIG mode has no core use of its own: its instances stand for it, also in memory.
-    counted = [
-        facts
-        for facts in known
-        if facts.is_up and (facts.average.core is not None or facts.uuid not in divided)
-    ]
     nobody = (each.core or 0.0 for device in devices for each in device.unattributed)
     known_nobody = (device.is_unattributed_known for device in devices)
-    core = sum_of_known(facts.average.core for facts in counted)
     # Of each node by itself: cards of two nodes may have one UUID, which is a place.
     facts = [[one.facts for one in node if one.facts is not None] for node in nodes]
+    counted = [one for some in facts for one in counted_in_sums(some)]
+    core = sum_of_known(one.average.core for one in counted)
     lost = [cards_of(one for one in some if not one.is_up) for some in facts]
     read = [cards_of(some) - gone for some, gone in zip(facts, lost, strict=True)]
     measured = [cards_of(one for one in some if one.average.core is not None) for some in facts]
@@ -283,9 +276,9 @@ def totals_of_devices(nodes: Sequence[Sequence[DeviceEntry]]) -> Totals:
         lost=sum(map(len, lost)),
         unmeasured=sum(len(some - those) for some, those in zip(read, measured, strict=True)),
         core=core,
-        memory=sum_of_known(facts.memory.used_bytes for facts in counted),
-        memory_total=sum_of_known(facts.memory.total_bytes for facts in counted),
-        watts=sum_of_known(facts.sensors.value("power_watts") for facts in known),
+        memory=sum_of_known(one.memory.used_bytes for one in counted),
+        memory_total=sum_of_known(one.memory.total_bytes for one in counted),
+        watts=sum_of_known(one.sensors.value("power_watts") for some in facts for one in some),
         unattributed=None if core is None or not any(known_nobody) else sum(nobody),
     )
 
