@@ -59,8 +59,8 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     gate = Gate(config, clock, open_page=settings.web_open_page, views=views)
     clients = Clients(limits or ClientLimits(), settings.web_max_requests, config)
     noted = _noting(viewers or Viewers(clock), settings.web_telemetry_path, gate)
-    # In this order: who is refused takes no place, and who gets no place is no viewer, for whom a
-    # driver would be asked more often.
+    # The order matters. The gate comes first, so that a refused client takes no place. Viewers come
+    # last, because a driver is asked more often for each of them.
     app = web.Application(middlewares=[gate.check, clients.check, noted])
     app[CLIENTS] = clients
     app.on_response_prepare.append(_add_headers(config))

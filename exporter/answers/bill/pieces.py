@@ -44,13 +44,11 @@ def read_books(
     that are read together with them are in the books, too.
 
     Raises:
-        NoAnswerError: Prometheus does not answer, or nobody knows which of two exporters of a card
-            is true.
+        NoAnswerError: Prometheus does not answer, or two exporters have one card.
 
     """
     fleet = read_fleet(prometheus, span, [INFO, UNALLOCATED])
-    # An older exporter lacks this family, or ``--collect`` leaves it out. Then what was allocated
-    # of a card does not add up to its time, and ``why_none`` says what is missing.
+    # Without it, as of an older exporter, a card's parts do not add up: ``why_none`` says so.
     if UNALLOCATED not in fleet.names:
         return
     nodes, changed = read_node_labels(prometheus, span, wanted.node_labels)

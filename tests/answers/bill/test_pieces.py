@@ -166,7 +166,7 @@ def test_a_quiet_fleet_is_asked_little(tmp_path: Path) -> None:
 
 
 def test_a_namespace_that_comes_to_a_card_is_no_reason_to_read_closely(tmp_path: Path) -> None:
-    """Namespaces come in nearly each hour: read closely, each made a node's whole step dear."""
+    """Namespaces begin in nearly each hour. To read each such step closely costs four times."""
     history = plain(Random(5), 2 * DAY, 240)  # noqa: S311 - no secret
     with asked(stored(history), lambda _: None) as questions:
         said = bill(history, "http://a:9090", tmp_path, "namespace", "use")
