@@ -1,4 +1,4 @@
-"""What the shipped rules record of a node: counted of all of them, however short a run is.
+"""Counts the series that the shipped rules record for a node, those of rare rules too.
 
 Some of them look at a week and are asked once an hour.
 """

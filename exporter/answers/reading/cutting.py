@@ -1,4 +1,4 @@
-"""One way to ask of many things: of fewer at once where a question is too much. Pure."""
+"""Splits a question about many things into smaller ones where a store refuses it. Pure."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
